@@ -1,0 +1,60 @@
+"""Elementwise activations with their first two derivatives, written out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An elementwise function with its two derivatives, as functions of (input s, output a)."""
+
+    value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor, Tensor], Tensor]
+    bend: Callable[[Tensor, Tensor], Tensor]
+
+
+def _softplus_slope(s: Tensor, a: Tensor) -> Tensor:
+    # torch's softplus is linear above 20, and so are its derivatives
+    return torch.where(s > 20, 1.0, s.sigmoid())
+
+
+def _softplus_bend(s: Tensor, a: Tensor) -> Tensor:
+    return torch.where(s > 20, 0.0, s.sigmoid() * (-s).sigmoid())
+
+
+def _tanh_slope(s: Tensor, a: Tensor) -> Tensor:
+    return torch.addcmul(a.new_ones(()), a, a, value=-1)
+
+
+TANH = Activation(torch.tanh, _tanh_slope, lambda s, a: -2 * a * _tanh_slope(s, a))
+SIGMOID = Activation(torch.sigmoid, lambda s, a: a * (1 - a), lambda s, a: a * (1 - a) * (1 - 2 * a))
+RELU = Activation(torch.relu, lambda s, a: (s > 0).to(s.dtype), lambda s, a: torch.zeros_like(s))
+SOFTPLUS = Activation(F.softplus, _softplus_slope, _softplus_bend)
+IDENTITY = Activation(lambda s: s, lambda s, a: torch.ones_like(s), lambda s, a: torch.zeros_like(s))
+
+
+def elu(alpha: float) -> Activation:
+    return Activation(
+        lambda s: F.elu(s, alpha),
+        lambda s, a: torch.where(s > 0, 1.0, a + alpha),
+        lambda s, a: torch.where(s > 0, 0.0, a + alpha),
+    )
+
+
+def activation_of(module: nn.Module) -> Activation | None:
+    """The written-out form of an activation module, if there is one."""
+    plain: dict[type, Activation] = {
+        nn.Tanh: TANH,
+        nn.Sigmoid: SIGMOID,
+        nn.ReLU: RELU,
+        nn.Identity: IDENTITY,
+    }
+    if isinstance(module, nn.ELU):
+        return elu(module.alpha)
+    if isinstance(module, nn.Softplus) and (module.beta, module.threshold) == (1, 20):
+        return SOFTPLUS
+    return plain.get(type(module))

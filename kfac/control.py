@@ -1,0 +1,115 @@
+"""How far to go along a rule's curve: a trust region, a line search, or a constant step."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from .choice import require
+from .factors import is_finite
+from .flow import Flow, StepFailure
+
+Curve = Callable[[float], Tensor]
+
+
+@dataclass(frozen=True)
+class Move:
+    """Where a step along velocity v ended. One that was not accepted stays where it began, with h = 0."""
+
+    y: Tensor
+    v: Tensor
+    h: float
+    accepted: bool
+    predicted_kl: float = math.nan
+    actual_kl: float = math.nan
+    halvings: int = 0
+
+
+def finite(curve: Curve, h: float) -> Tensor | None:
+    """The curve at h, or None where it has no finite value."""
+    try:
+        y = curve(h)
+    except StepFailure:
+        return None
+    return y if is_finite(y) else None
+
+
+@dataclass(frozen=True)
+class Controller(ABC):
+    """Chooses h, once the velocity is known. `lr` is the longest step it may choose."""
+
+    lr: float = 1.0
+
+    def __post_init__(self) -> None:
+        require(math.isfinite(self.lr) and self.lr >= 0, f"lr must be finite and not negative, not {self.lr}")
+
+    @abstractmethod
+    def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move: ...
+
+
+@dataclass(frozen=True)
+class Constant(Controller):
+    """h = lr, accepted if every number is finite."""
+
+    def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
+        new = finite(curve, self.lr)
+        return Move(y, v, 0.0, False) if new is None else Move(new, v, self.lr, True)
+
+
+@dataclass(frozen=True)
+class TrustRegion(Controller):
+    """h = min(lr, sqrt(2 max_kl / v^T g v)), by the exact quadratic form.
+
+    The step is accepted if it is finite and its actual KL is at most `slack` times `max_kl`; otherwise
+    h is halved along the rule's own curve.
+    """
+
+    max_kl: float = 0.01
+    slack: float = 1.5
+    max_halvings: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.max_kl > 0, f"max_kl must be positive, not {self.max_kl}")
+        require(self.slack >= 1, f"slack must be at least 1, not {self.slack}")
+        require(self.max_halvings >= 0, f"max_halvings must not be negative, not {self.max_halvings}")
+
+    def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
+        speed = flow.speed_squared(y, v)
+        if not math.isfinite(speed):
+            return Move(y, v, 0.0, False)
+        radius = math.sqrt(2 * self.max_kl / speed) if speed > 0 else math.inf
+        h = min(self.lr, radius, flow.step_limit(y, v))
+        for halvings in range(self.max_halvings + 1):
+            new = finite(curve, h)
+            actual = math.inf if new is None else flow.divergence(y, new)
+            if new is not None and actual <= self.slack * self.max_kl:
+                return Move(new, v, h, True, 0.5 * h**2 * speed, actual, halvings)
+            h *= 0.5
+        return Move(y, v, 0.0, False, halvings=self.max_halvings)
+
+
+@dataclass(frozen=True)
+class LineSearch(Controller):
+    """Armijo back-tracking on the loss along the rule's curve, starting at lr."""
+
+    shrink: float = 0.8
+    armijo: float = 0.01
+    max_steps: int = 60
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.shrink < 1, f"shrink must lie between 0 and 1, not {self.shrink}")
+        require(0 <= self.armijo < 1, f"armijo must lie in [0, 1), not {self.armijo}")
+
+    def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
+        start, slope = flow.loss(y), flow.slope(y, v)
+        h = min(self.lr, flow.step_limit(y, v))
+        for tries in range(self.max_steps):
+            new = finite(curve, h)
+            if new is not None and flow.loss(new) <= start + self.armijo * h * slope:
+                return Move(new, v, h, True, halvings=tries)
+            h *= self.shrink
+        return Move(y, v, 0.0, False, halvings=self.max_steps)

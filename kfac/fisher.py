@@ -1,0 +1,174 @@
+"""K-FAC over a module: which block each parameter belongs to, and what a batch says about them."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Generator, Tensor, nn
+
+from .blocks import Block, DiagonalBlock, KroneckerBlock, LogStdBlock, Statistics
+from .choice import choose, require
+from .factors import is_finite, running_average
+from .families import Family, FreeLogStd, Gaussian
+from .flow import StepFailure
+from .layout import Layout
+from .taylor import Linearisation, Signals
+
+log = logging.getLogger(__name__)
+
+# Backward passes per observation for the diagonal blocks, where there are any.
+DIAGONAL_PROBES = 4
+
+
+def sampled_targets(family: Family, z: Tensor, generator: Generator) -> Iterator[Tensor]:
+    """The score of one draw from the model."""
+    yield family.score(z, family.sample(z, generator))
+
+
+def exact_targets(family: Family, z: Tensor, generator: Generator) -> Iterator[Tensor]:
+    """One vector per output dimension; together they are the exact output Fisher."""
+    yield from family.fisher_root(z)
+
+
+TARGETS = {"sampled": sampled_targets, "exact": exact_targets}
+
+
+@dataclass(frozen=True)
+class FactorSettings:
+    """How K-FAC is estimated."""
+
+    averaging: float = 0.95
+    inverse_every: int = 1
+    targets: str = "sampled"
+    max_factor: int = 4096
+
+    def __post_init__(self) -> None:
+        choose("Fisher targets", self.targets, TARGETS)
+        require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")
+        require(self.inverse_every >= 1, f"inverse_every must be at least 1, not {self.inverse_every}")
+        require(self.max_factor >= 1, f"max_factor must be at least 1, not {self.max_factor}")
+
+
+@dataclass(frozen=True)
+class FactorMemory:
+    """Averaged statistics per block, and the inverses last made of them."""
+
+    statistics: list[Statistics] = field(default_factory=list)
+    inverses: list[Statistics] = field(default_factory=list)
+    seen: int = 0
+
+
+class KroneckerFisher:
+    """The block-diagonal Fisher of a module."""
+
+    def __init__(self, module: nn.Module, family: Family, settings: FactorSettings) -> None:
+        self.layout = Layout(module)
+        self.family, self.settings = family, settings
+        self.blocks = list(blocks_of(module, family, self.layout, settings.max_factor))
+        owner = {id(m): name for name, m in module.named_modules()}
+        self.layers = {owner[id(b.layer)]: b for b in self.blocks if isinstance(b, KroneckerBlock)}
+        self.free = next((b.span for b in self.blocks if isinstance(b, LogStdBlock)), None)
+
+    @torch.no_grad()
+    def observe(self, at: Linearisation, generator: Generator) -> list[Statistics]:
+        """The statistics of every block on one batch."""
+        targets = list(TARGETS[self.settings.targets](self.family, at.z, generator))
+        signals = [at.signals(u) for u in targets] if self.layers else []
+        kronecker = {id(b): self._kronecker(name, b, signals, at) for name, b in self.layers.items()}
+        diagonal = self._diagonal(at, generator)
+        return [
+            kronecker[id(b)] if isinstance(b, KroneckerBlock)
+            else (diagonal[b.span],) if isinstance(b, DiagonalBlock)
+            else ()
+            for b in self.blocks
+        ]  # fmt: skip
+
+    def _kronecker(self, name: str, block: KroneckerBlock, signals: list[Signals], at: Linearisation) -> Statistics:
+        inputs = block.observe_inputs(signals[0][name][0], at.z[..., 0].numel())
+        return inputs, torch.stack([block.observe_gradients(pair[name][1]) for pair in signals]).sum(0)
+
+    def _diagonal(self, at: Linearisation, generator: Generator) -> Tensor:
+        """An unbiased estimate of diag(g): independent scores have mean zero, so cross terms cancel."""
+        total = torch.zeros(self.layout.size, dtype=torch.float64, device=at.z.device)
+        if not any(isinstance(b, DiagonalBlock) for b in self.blocks):
+            return total
+        for _ in range(DIAGONAL_PROBES):
+            score = self.family.score(at.z, self.family.sample(at.z, generator))
+            total += at.pullback(score).double().square()
+        return total / (DIAGONAL_PROBES * at.z[..., 0].numel())
+
+    def remember(self, memory: FactorMemory, new: list[Statistics]) -> FactorMemory:
+        """Memory with one more observation."""
+        if not all(is_finite(x) for statistics in new for x in statistics):
+            raise StepFailure("the Fisher factors are not finite")
+        old: Sequence[Statistics | None] = memory.statistics or [None] * len(new)
+        averaged = [
+            tuple(
+                running_average(None if o is None else o[i], x, memory.seen, self.settings.averaging)
+                for i, x in enumerate(n)
+            )
+            for o, n in zip(old, new, strict=True)
+        ]
+        return replace(memory, statistics=averaged, seen=memory.seen + 1)
+
+    def invert(self, memory: FactorMemory, damping: float, dtype: torch.dtype) -> FactorMemory:
+        """Memory with fresh inverses; a block that cannot be inverted keeps its last good one."""
+        fresh: list[Statistics] = []
+        for i, (block, statistics) in enumerate(zip(self.blocks, memory.statistics, strict=True)):
+            inverse = block.invert(statistics, damping)
+            if inverse is not None:
+                fresh.append(tuple(x.to(dtype) for x in inverse))
+            elif memory.inverses:
+                fresh.append(memory.inverses[i])
+                log.warning("the curvature of %s cannot be inverted: its last good inverse stays", block.names[0])
+            else:
+                raise StepFailure(f"the curvature of {block.names[0]} cannot be inverted")
+        return replace(memory, inverses=fresh)
+
+    def solve(self, memory: FactorMemory, b: Tensor) -> Tensor:
+        """Damped inverse times b: [size] -> [size]."""
+        pairs = zip(self.blocks, memory.inverses, strict=True)
+        return torch.cat([block.solve(inverse, b[block.span]) for block, inverse in pairs])
+
+    def multiply(self, memory: FactorMemory, v: Tensor) -> Tensor:
+        """The undamped block-diagonal Fisher times v."""
+        pairs = zip(self.blocks, memory.statistics, strict=True)
+        return torch.cat([block.multiply(statistics, v[block.span]) for block, statistics in pairs])
+
+    def coverage(self) -> str:
+        """A table of every trainable parameter and its block."""
+        rows = [(name, block.kind) for block in self.blocks for name in block.names]
+        shapes = {n: "x".join(map(str, s)) for n, s in zip(self.layout.names, self.layout.shapes, strict=True)}
+        wide = max(len("parameter"), *(len(name) for name, _ in rows))
+        lines = [f"{'parameter':{wide}}  {'shape':>12}  block"]
+        lines += [f"{name:{wide}}  {shapes[name]:>12}  {kind}" for name, kind in rows]
+        return "\n".join(lines)
+
+
+def has_kronecker_form(layer: nn.Module) -> bool:
+    """Subclasses may compute anything, so only torch's own two layers count."""
+    if type(layer) is nn.Linear:
+        return layer.weight.requires_grad
+    if type(layer) is nn.Conv2d:
+        plain = layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+        return plain and layer.weight.requires_grad
+    return False
+
+
+def blocks_of(module: nn.Module, family: Family, layout: Layout, max_factor: int) -> Iterator[Block]:
+    """Every trainable parameter in exactly one block, in the layout's order."""
+    uses = [id(p) for m in module.modules() for p in m._parameters.values() if p is not None]
+    for layer_name, layer in module.named_modules():
+        prefix = f"{layer_name}." if layer_name else ""
+        names = [prefix + n for n, _ in layer.named_parameters(recurse=False) if prefix + n in layout.spans]
+        if not names:
+            continue
+        span = slice(layout.spans[names[0]].start, layout.spans[names[-1]].stop)
+        tied = any(uses.count(id(p)) > 1 for p in layer.parameters(recurse=False))
+        if has_kronecker_form(layer) and not tied:
+            yield KroneckerBlock(names, span, layer, max_factor)
+        elif isinstance(layer, FreeLogStd) and isinstance(family, Gaussian):
+            yield LogStdBlock(names, span)
+        else:
+            yield from (DiagonalBlock([name], layout.spans[name]) for name in names)

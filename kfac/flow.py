@@ -1,0 +1,85 @@
+"""What a rule integrates: the natural-gradient flow on a manifold, dy/dt = v(y) = -g^-1 dL."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import grad, jacfwd
+
+
+class StepFailure(ArithmeticError):
+    """A number that a step needs is not finite, or a matrix it needs cannot be inverted."""
+
+
+class Flow(ABC):
+    """Velocity, acceleration and the measures of length that a step needs."""
+
+    @abstractmethod
+    def velocity(self, y: Tensor) -> Tensor:
+        """v = -g^-1 dL at y."""
+
+    @abstractmethod
+    def acceleration(self, y: Tensor, v: Tensor) -> Tensor:
+        """Gamma(v, v) at y."""
+
+    @abstractmethod
+    def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """The velocity at y, and Gamma(v, v) for a v known beforehand, solved together."""
+
+    @abstractmethod
+    def speed_squared(self, y: Tensor, v: Tensor) -> float:
+        """v^T g v."""
+
+    @abstractmethod
+    def divergence(self, y: Tensor, new: Tensor) -> float:
+        """KL(y || new)."""
+
+    @abstractmethod
+    def loss(self, y: Tensor) -> float: ...
+
+    @abstractmethod
+    def slope(self, y: Tensor, v: Tensor) -> float:
+        """The loss's derivative along v."""
+
+    def step_limit(self, y: Tensor, v: Tensor) -> float:
+        """A step that stays well inside the manifold."""
+        return math.inf
+
+
+class DenseFlow(Flow):
+    """A model of few parameters whose metric is a matrix; the connection comes from differentiating it."""
+
+    def __init__(
+        self,
+        loss: Callable[[Tensor], Tensor],
+        metric: Callable[[Tensor], Tensor],
+        kl: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ) -> None:
+        self._loss, self._metric, self._kl = loss, metric, kl
+        self._gradient, self._metric_derivative = grad(loss), jacfwd(metric)
+
+    def velocity(self, y: Tensor) -> Tensor:
+        return -torch.linalg.solve(self._metric(y), self._gradient(y))
+
+    def acceleration(self, y: Tensor, v: Tensor) -> Tensor:
+        derivative = self._metric_derivative(y)  # [i, j, k]: d_k g_ij
+        along = torch.einsum("njk,j,k->n", derivative, v, v)
+        across = torch.einsum("jkn,j,k->n", derivative, v, v)
+        return torch.linalg.solve(self._metric(y), along - 0.5 * across)
+
+    def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return self.velocity(y), self.acceleration(y, v)
+
+    def speed_squared(self, y: Tensor, v: Tensor) -> float:
+        return float(v @ self._metric(y) @ v)
+
+    def divergence(self, y: Tensor, new: Tensor) -> float:
+        return float(self._kl(y, new)) if self._kl else 0.5 * self.speed_squared(y, new - y)
+
+    def loss(self, y: Tensor) -> float:
+        return float(self._loss(y))
+
+    def slope(self, y: Tensor, v: Tensor) -> float:
+        return float(self._gradient(y) @ v)

@@ -1,0 +1,54 @@
+"""A module's trainable parameters as one flat vector, and back."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Layout:
+    """Where each trainable parameter of a module lies in the flat vector.
+
+    The order is that of `module.named_parameters()`, so the weight and the bias of one layer are
+    neighbours and a Kronecker block is one contiguous span.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        if not named:
+            raise ValueError("the module has no trainable parameters")
+        self.names = [name for name, _ in named]
+        self.parameters: list[Tensor] = [p for _, p in named]
+        self.shapes = [p.shape for p in self.parameters]
+        self.sizes = [p.numel() for p in self.parameters]
+        self.size = sum(self.sizes)
+        starts = [sum(self.sizes[:i]) for i in range(len(self.sizes))]
+        self.spans = {
+            name: slice(start, start + size) for name, start, size in zip(self.names, starts, self.sizes, strict=True)
+        }
+
+    def flatten(self, tensors: Iterable[Tensor]) -> Tensor:
+        """One tensor per parameter -> [size]."""
+        return torch.cat([t.reshape(-1) for t in tensors])
+
+    def split(self, flat: Tensor) -> list[Tensor]:
+        """[size] -> views of it, one per parameter, in the parameters' shapes."""
+        parts = flat.split(self.sizes)
+        return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
+    def named(self, flat: Tensor) -> dict[str, Tensor]:
+        return dict(zip(self.names, self.split(flat), strict=True))
+
+    def read(self) -> Tensor:
+        """The parameters' present values, copied."""
+        return self.flatten([p.detach() for p in self.parameters])
+
+    def gradient(self) -> Tensor:
+        """The parameters' `.grad`; a parameter the loss does not touch has gradient zero."""
+        grads: Sequence[Tensor] = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        return self.flatten(grads)
+
+    @torch.no_grad()
+    def write(self, flat: Tensor) -> None:
+        """Set the parameters to the values in `flat`."""
+        torch._foreach_copy_(self.parameters, self.split(flat))

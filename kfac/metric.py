@@ -1,0 +1,64 @@
+"""The Fisher metric of a network, pulled back from its output family; exact on a batch.
+
+g v = E[J^T G R] and g Gamma(v, v) = E[J^T (G S + C(R, R))], with R = J v and S = d2z[v, v].
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .families import Family
+from .taylor import Linearisation
+
+
+@dataclass(frozen=True)
+class Bending:
+    """The second-order motion of the outputs along a direction v."""
+
+    r: Tensor  # J v
+    covector: Tensor  # c = g Gamma(v, v)
+    residual: Tensor  # S + G^-1 C(R, R): what a correction a has to match by J a
+
+
+class Metric:
+    """Metric and alpha-connection at a linearised network."""
+
+    def __init__(self, at: Linearisation, family: Family, alpha: float = 0.0) -> None:
+        self.at, self.family, self.alpha = at, family, alpha
+        self.cases = at.z[..., 0].numel()
+
+    def inner(self, r: Tensor, other: Tensor) -> float:
+        """E[r^T G other], for r = J v: the inner product v^T g w."""
+        return float((r * self.family.fisher(self.at.z, other)).sum()) / self.cases
+
+    @torch.no_grad()
+    def product(self, v: Tensor) -> Tensor:
+        """g v."""
+        return self.pull(self.family.fisher(self.at.z, self.at.first(v)))
+
+    def quadratic(self, v: Tensor) -> float:
+        """v^T g v."""
+        r = self.at.first(v)
+        return self.inner(r, r)
+
+    @torch.no_grad()
+    def bending(self, v: Tensor) -> Bending:
+        z = self.at.z
+        r, s = self.at.second(v)
+        lowered = self.family.fisher(z, s) + self.family.connection(z, r, self.alpha)
+        return Bending(r, self.pull(lowered), s + self.family.raised_connection(z, r, self.alpha))
+
+    def connection(self, v: Tensor) -> Tensor:
+        """c = g Gamma(v, v)."""
+        return self.bending(v).covector
+
+    def pull(self, u: Tensor) -> Tensor:
+        """E[J^T u]."""
+        return self.at.pullback(u) / self.cases
+
+    @torch.no_grad()
+    def dense(self) -> Tensor:
+        """g as a matrix [size, size]: for small models and for tests."""
+        basis = torch.eye(self.at.size, dtype=self.at.z.dtype, device=self.at.z.device)
+        return torch.stack([self.product(e) for e in basis])

@@ -1,0 +1,208 @@
+"""The natural-gradient flow of a network on one batch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Generator, Tensor
+
+from .factors import is_finite
+from .fisher import FactorMemory, KroneckerFisher
+from .flow import Flow, StepFailure
+from .functional import Call, Network
+from .metric import Bending, Metric
+from .solvers import Solver
+
+# A step goes at most this part of the way to the edge of the output family's domain.
+DOMAIN_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What stays the same from update to update."""
+
+    network: Network
+    fisher: KroneckerFisher
+    solver: Solver
+    alpha: float = 0.0
+    calibrate: bool = True
+    gradient_averaging: float = 0.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One update's data: a call of the module, and loss and gradient as functions of the parameters."""
+
+    call: Call
+    evaluate: Callable[[Tensor], tuple[float, Tensor]]
+
+
+@dataclass(frozen=True)
+class FlowMemory:
+    """What earlier updates leave behind: the averaged gradient (not yet unbiased) and the factors."""
+
+    gradient: Tensor | None = None
+    seen: int = 0
+    factors: FactorMemory = field(default_factory=FactorMemory)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What calibration found: its factor, and the second-order residual without and with the correction."""
+
+    kappa: float
+    residual_before: float
+    residual_after: float
+
+
+class Point:
+    """Everything known of the flow at one parameter vector; the system its solver sees."""
+
+    def __init__(self, metric: Metric, memory: FlowMemory, covector: Tensor, fisher: KroneckerFisher, damping: float):
+        self.metric, self.memory, self.covector = metric, memory, covector
+        self._fisher, self._damping = fisher, damping
+        self._last_first: tuple[Tensor, Tensor] | None = None
+
+    def product(self, v: Tensor) -> Tensor:
+        return torch.add(self.metric.product(v), v, alpha=self._damping)
+
+    def precondition(self, b: Tensor) -> Tensor:
+        return self._fisher.solve(self.memory.factors, b)
+
+    def dense(self) -> Tensor:
+        g = self.metric.dense()
+        g.diagonal().add_(self._damping)
+        return g
+
+    def bending(self, v: Tensor) -> Bending:
+        bending = self.metric.bending(v)
+        self._last_first = (v, bending.r)
+        return bending
+
+    def first(self, v: Tensor) -> Tensor:
+        """J v, remembered for the last v."""
+        if self._last_first is None or self._last_first[0] is not v:
+            self._last_first = (v, self.metric.at.first(v))
+        return self._last_first[1]
+
+
+class NetworkFlow(Flow):
+    """The flow of one update.
+
+    Gradient and factors are averaged over updates. That memory stays fixed during the step: at every
+    point that a rule visits, the point's own value is mixed with what came before the step. The first
+    point asked for is the base point; `base.memory` is what to keep for the next update.
+    """
+
+    def __init__(
+        self, geometry: Geometry, batch: Batch, memory: FlowMemory, damping: float, generator: Generator
+    ) -> None:
+        self.geometry, self.batch, self.memory = geometry, batch, memory
+        self.damping, self._generator = damping, generator
+        self._base: tuple[Tensor, Point] | None = None
+        self._latest: tuple[Tensor, Point] | None = None
+        self.correction: Correction | None = None
+
+    @property
+    def base(self) -> Point | None:
+        return self._base[1] if self._base else None
+
+    def at(self, y: Tensor) -> Point:
+        for known in (self._base, self._latest):
+            if known is not None and known[0] is y:
+                return known[1]
+        self._latest = (y, self._visit(y))
+        self._base = self._base or self._latest
+        return self._latest[1]
+
+    @torch.no_grad()
+    def _visit(self, y: Tensor) -> Point:
+        with torch.enable_grad():
+            _, gradient = self.batch.evaluate(y)
+        if not is_finite(gradient):
+            raise StepFailure("the gradient is not finite")
+        geometry = self.geometry
+        metric = Metric(geometry.network.linearise(y, self.batch.call), geometry.fisher.family, geometry.alpha)
+        decay, seen = geometry.gradient_averaging, self.memory.seen + 1
+        past = gradient.new_zeros(()) if self.memory.gradient is None else self.memory.gradient
+        average = decay * past + (1 - decay) * gradient
+        memory = FlowMemory(average, seen, self._factors(metric, gradient.dtype))
+        return Point(metric, memory, average / (1 - decay**seen), geometry.fisher, self.damping)
+
+    def _factors(self, metric: Metric, dtype: torch.dtype) -> FactorMemory:
+        solver, fisher, before = self.geometry.solver, self.geometry.fisher, self.memory.factors
+        if not solver.uses_factors:
+            return before
+        if self.base is not None and not solver.factors_are_metric:
+            return self.base.memory.factors
+        factors = fisher.remember(before, fisher.observe(metric.at, self._generator))
+        if self.base is not None or before.seen % fisher.settings.inverse_every == 0 or not before.inverses:
+            factors = fisher.invert(factors, self.damping, dtype)
+        return factors
+
+    def velocity(self, y: Tensor) -> Tensor:
+        point = self.at(y)
+        return self.geometry.solver.solve(point, -point.covector)
+
+    def acceleration(self, y: Tensor, v: Tensor) -> Tensor:
+        point = self.at(y)
+        bending = point.bending(v)
+        return self._calibrated(point, bending, self.geometry.solver.solve(point, bending.covector))
+
+    def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        point = self.at(y)
+        bending = point.bending(v)
+        velocity, a = self.geometry.solver.solve_both(point, -point.covector, bending.covector)
+        return velocity, self._calibrated(point, bending, a)
+
+    def _calibrated(self, point: Point, bending: Bending, a: Tensor) -> Tensor:
+        """The correction at its least-squares length, which never increases the residual."""
+        residual = point.metric.inner(bending.residual, bending.residual)
+        if self.geometry.solver.galerkin:
+            # |r - J a|^2 = |r|^2 - 2 c.a + a.g.a, and a.g.a = c.a - damping |a|^2: already no longer
+            # than least squares would make it, so kappa clips to one and no further pass is needed
+            kappa, after = 1.0, residual - float(bending.covector @ a) - self.damping * float(a @ a)
+        else:
+            a, kappa, after = self._scaled(point, bending, a)
+        self.correction = Correction(kappa, residual**0.5, max(after, 0.0) ** 0.5)
+        return a
+
+    @torch.no_grad()
+    def _scaled(self, point: Point, bending: Bending, a: Tensor) -> tuple[Tensor, float, float]:
+        """a with its network part scaled, the factor, and the squared residual that is left.
+
+        The free log std, whose block is exact, keeps factor one.
+        """
+        metric, free = point.metric, self.geometry.fisher.free
+        moved = metric.at.first(a)
+        network, moved_network = a.clone(), moved.clone()
+        if free is not None:
+            network[free] = 0
+            moved_network[..., moved.shape[-1] // 2 :] = 0
+        length = metric.inner(moved_network, moved_network)
+        best = float(bending.covector @ network) / length if length > 0 else 1.0
+        kappa = min(max(best, 0.0), 1.0) if self.geometry.calibrate else 1.0
+        left = bending.residual - moved + (1 - kappa) * moved_network
+        return a - (1 - kappa) * network, kappa, metric.inner(left, left)
+
+    def speed_squared(self, y: Tensor, v: Tensor) -> float:
+        point = self.at(y)
+        r = point.first(v)
+        return point.metric.inner(r, r)
+
+    @torch.no_grad()
+    def divergence(self, y: Tensor, new: Tensor) -> float:
+        z = self.at(y).metric.at.z
+        return float(self.geometry.fisher.family.kl(z, self.geometry.network.outputs(new, self.batch.call)).mean())
+
+    def loss(self, y: Tensor) -> float:
+        return self.batch.evaluate(y)[0]
+
+    def slope(self, y: Tensor, v: Tensor) -> float:
+        return float(self.at(y).covector @ v)
+
+    def step_limit(self, y: Tensor, v: Tensor) -> float:
+        point = self.at(y)
+        return DOMAIN_SHARE * self.geometry.fisher.family.domain_limit(
+            point.metric.at.z, point.first(v), point.metric.alpha
+        )

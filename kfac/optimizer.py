@@ -1,0 +1,241 @@
+"""The natural gradient as a torch optimiser, for any module."""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .choice import choose, require
+from .control import Controller, Move, TrustRegion
+from .families import Family
+from .fisher import FactorMemory, FactorSettings, KroneckerFisher
+from .flow import StepFailure
+from .functional import Call, Network
+from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
+from .rules import RULES, Memory
+from .solvers import SOLVERS, DenseSolver, Solver
+
+log = logging.getLogger(__name__)
+
+# A rejected step multiplies the damping; accepted ones bring it back to where it was set.
+DAMPING_RAISE, DAMPING_RELAX, MAX_DAMPING = 10.0, 0.8, 1e6
+
+
+@dataclass(frozen=True)
+class Report:
+    """The instruments of one update; nan where the rule or the controller does not measure one."""
+
+    accepted: bool = False
+    h: float = 0.0
+    halvings: int = 0
+    predicted_kl: float = math.nan
+    actual_kl: float = math.nan
+    kappa: float = math.nan
+    residual_before: float = math.nan
+    residual_after: float = math.nan
+    angle: float = 0.0  # degrees between the ng step and the step taken, in parameter space
+    correction_norm: float = 0.0
+    damping: float = math.nan
+
+
+class NaturalGradient(torch.optim.Optimizer):
+    """Natural gradient descent with higher-order invariance, for a module and its output family.
+
+    `module(inputs)` must return the family's parameters z. `step(closure)` takes the usual closure,
+    which clears the gradients, computes the loss from a call of the module, calls `backward()` and
+    returns the loss; the metric is measured on the inputs of that call.
+
+    rule: ng, mid, geo or geof (ng_exact, geo_exact with the dense solver).
+    solver: kfac, pcg, cg or dense, or a Solver object with settings of its own.
+    control: how the step size is chosen; `lr`, which schedulers may change, is its upper limit.
+    alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
+    calibrate: scale the correction to its least-squares length; False is the published form.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        family: Family,
+        lr: float = 1.0,
+        *,
+        rule: str = "geo",
+        solver: str | Solver = "pcg",
+        control: Controller | None = None,
+        damping: float = 0.01,
+        alpha: float = 0.0,
+        calibrate: bool = True,
+        gradient_averaging: float = 0.0,
+        factors: FactorSettings | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.rule = choose("rule", rule, RULES)
+        chosen = choose("solver", solver, SOLVERS) if isinstance(solver, str) else solver
+        exact_needs_dense = math.isinf(self.rule.order) and not isinstance(chosen, DenseSolver)
+        require(not exact_needs_dense, f"rule {rule!r} needs solver 'dense': choose that, or ng, mid, geo or geof")
+        require(damping >= 0 and math.isfinite(damping), f"damping must be finite and not negative, not {damping}")
+        require(-1 <= alpha <= 1, f"alpha must lie in [-1, 1], not {alpha}")
+        require(0 <= gradient_averaging < 1, f"gradient_averaging must lie in [0, 1), not {gradient_averaging}")
+        self.control = control or TrustRegion()
+        replace(self.control, lr=lr)  # dies here if lr is not a legal one
+        fisher = KroneckerFisher(module, family, factors or FactorSettings())
+        network = Network(module, list(fisher.layers))
+        self.geometry = Geometry(network, fisher, chosen, alpha, calibrate, gradient_averaging)
+        self.module = module
+        self.base_damping = self.damping = damping
+        self.memory = FlowMemory()
+        self.last: Memory = None  # the rule's own memory
+        self.steps = self.rejected = 0
+        self.report = Report()
+        self.generator = torch.Generator(device=network.layout.parameters[0].device)
+        self.generator.manual_seed(seed)
+        super().__init__(network.layout.parameters, {"lr": lr})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        require(not self.param_groups, "NaturalGradient has one parameter group: its module's parameters")
+        super().add_param_group(param_group)
+
+    def coverage(self) -> str:
+        """A table of every trainable parameter and the curvature block that covers it."""
+        return self.geometry.fisher.coverage()
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One update; returns the loss before it. A step that fails leaves the parameters untouched."""
+        require(closure is not None, "NaturalGradient.step needs a closure that computes the loss and returns it")
+        assert closure is not None
+        layout = self.geometry.network.layout
+        start = layout.read()
+        batch, loss = self._first_evaluation(start, closure)
+        flow = NetworkFlow(self.geometry, batch, self.memory, self.damping, self.generator)
+        control = replace(self.control, lr=self.param_groups[0]["lr"])
+        self.steps += 1
+        try:
+            move, last = self.rule.step(flow, start, control, self.last)
+        except StepFailure as failure:
+            self._reject(str(failure))
+        else:
+            self._finish(flow, start, move, last)
+        finally:
+            layout.write(start)  # a rule may have left the parameters at a midpoint
+        if self.report.accepted:
+            layout.write(move.y)
+        return loss
+
+    def _first_evaluation(self, start: Tensor, closure: Callable[[], Any]) -> tuple[Batch, float]:
+        """Run the closure where we are, watching what the module is called with."""
+        layout = self.geometry.network.layout
+
+        def run() -> tuple[float, Tensor]:
+            self.zero_grad()
+            with torch.enable_grad():
+                loss = closure()
+            return float(loss.detach() if isinstance(loss, Tensor) else loss), layout.gradient()
+
+        with watching(self.module) as calls:
+            first = run()
+        require(len(calls) > 0, "the closure must call the module that NaturalGradient was given")
+
+        def evaluate(y: Tensor) -> tuple[float, Tensor]:
+            if y is start:
+                return first
+            layout.write(y)
+            return run()
+
+        return Batch(calls[0], evaluate), first[0]
+
+    def _finish(self, flow: NetworkFlow, start: Tensor, move: Move, last: Memory) -> None:
+        if not move.accepted or flow.base is None:
+            self._reject("no step along the curve was finite and within its limits")
+            return
+        self.memory, self.last = flow.base.memory, last
+        self.report = report_of(flow, start, move)
+        self.damping = max(self.base_damping, DAMPING_RELAX * self.damping)
+
+    def _reject(self, reason: str) -> None:
+        self.rejected += 1
+        self.report = Report(damping=self.damping)
+        self.damping = min(DAMPING_RAISE * max(self.damping, 1e-4), MAX_DAMPING)
+        log.warning("step %d rejected: %s; damping is now %g", self.steps, reason, self.damping)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        state["state"] = {
+            "gradient": self.memory.gradient,
+            "seen": self.memory.seen,
+            "statistics": self.memory.factors.statistics,
+            "inverses": self.memory.factors.inverses,
+            "factors_seen": self.memory.factors.seen,
+            "last": self.last,
+            "damping": self.damping,
+            "steps": self.steps,
+            "rejected": self.rejected,
+            "generator": self.generator.get_state(),
+        }
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores every tensor in the dtype it was saved in, on the parameters' device."""
+        state = on_device(state_dict["state"], self.geometry.network.layout.parameters[0].device)
+        self._check_fits(state)
+        super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
+        factors = FactorMemory(state["statistics"], state["inverses"], state["factors_seen"])
+        self.memory = FlowMemory(state["gradient"], state["seen"], factors)
+        self.last = state["last"]
+        self.damping, self.steps, self.rejected = state["damping"], state["steps"], state["rejected"]
+        self.generator.set_state(state["generator"].cpu())
+
+    def _check_fits(self, state: dict[str, Any]) -> None:
+        size, blocks = self.geometry.network.layout.size, len(self.geometry.fisher.blocks)
+        gradient, statistics = state["gradient"], state["statistics"]
+        fits = (gradient is None or gradient.numel() == size) and (not statistics or len(statistics) == blocks)
+        require(fits, f"this optimiser state belongs to another module: ours has {size} parameters in {blocks} blocks")
+
+
+@contextmanager
+def watching(module: nn.Module) -> Iterator[list[Call]]:
+    """Inside, the arguments of every call of the module are noted."""
+    calls: list[Call] = []
+
+    def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        calls.append(Call(args, kwargs))
+
+    handle = module.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def report_of(flow: NetworkFlow, start: Tensor, move: Move) -> Report:
+    taken = move.y - start
+    lengths = float(taken.norm()) * float(move.v.norm())
+    cosine = float(taken @ move.v) / lengths if lengths > 0 else 1.0
+    correction = flow.correction
+    return Report(
+        accepted=True,
+        h=move.h,
+        halvings=move.halvings,
+        predicted_kl=move.predicted_kl,
+        actual_kl=move.actual_kl,
+        kappa=correction.kappa if correction else math.nan,
+        residual_before=correction.residual_before if correction else math.nan,
+        residual_after=correction.residual_after if correction else math.nan,
+        angle=math.degrees(math.acos(min(max(cosine, -1.0), 1.0))),
+        correction_norm=float((taken - move.h * move.v).norm()),
+        damping=flow.damping,
+    )
+
+
+def on_device(value: Any, device: torch.device) -> Any:
+    """Nested containers with every tensor moved; dtypes stay."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {k: on_device(v, device) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(on_device(v, device) for v in value)
+    return value

@@ -1,0 +1,151 @@
+"""Ways to solve g x = b: by K-FAC, by conjugate gradients on the exact Fisher, densely."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .choice import require
+
+
+class System(Protocol):
+    """What a solver may ask of the metric at one point."""
+
+    def product(self, v: Tensor) -> Tensor:
+        """(g + damping I) v, exact on the batch."""
+
+    def precondition(self, b: Tensor) -> Tensor:
+        """K-FAC's approximation of (g + damping I)^-1 b."""
+
+    def dense(self) -> Tensor:
+        """g + damping I as a matrix."""
+
+
+class Solver(ABC):
+    """Solves the damped system."""
+
+    # Is K-FAC its metric, to be measured anew at every point that a rule visits?
+    factors_are_metric: bool = False
+    # Does every solution satisfy x^T (g + damping I) x = b^T x? Then it needs no calibration.
+    galerkin: bool = True
+
+    @property
+    @abstractmethod
+    def uses_factors(self) -> bool:
+        """Does it use K-FAC at all?"""
+
+    @abstractmethod
+    def solve(self, system: System, b: Tensor) -> Tensor:
+        """x with g x = b."""
+
+    @abstractmethod
+    def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """x, y with g x = b and g y = c, for little more than one solve's cost.
+
+        y is a small correction to x and may be solved less exactly.
+        """
+
+
+class KfacSolver(Solver):
+    """K-FAC itself is the metric: a solve costs two small matrix products per layer."""
+
+    factors_are_metric = True
+    galerkin = False
+
+    @property
+    def uses_factors(self) -> bool:
+        return True
+
+    def solve(self, system: System, b: Tensor) -> Tensor:
+        return system.precondition(b)
+
+    def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        return self.solve(system, b), self.solve(system, c)
+
+
+class DenseSolver(Solver):
+    """The exact metric as a matrix: small models and tests."""
+
+    @property
+    def uses_factors(self) -> bool:
+        return False
+
+    def solve(self, system: System, b: Tensor) -> Tensor:
+        return torch.linalg.solve(system.dense(), b)
+
+    def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = torch.linalg.solve(system.dense(), torch.stack([b, c], 1)).unbind(1)
+        return x, y
+
+
+@dataclass(frozen=True)
+class CgSolver(Solver):
+    """Conjugate gradients on the exact damped Fisher, K-FAC preconditioned or plain.
+
+    The correction of `geof` gets its own, smaller number of iterations: with the preconditioner two
+    already leave most of what ten would (docs/geometry.md).
+    """
+
+    preconditioned: bool = True
+    iterations: int = 10
+    correction_iterations: int = 2
+    tolerance: float = 1e-10
+
+    def __post_init__(self) -> None:
+        require(self.iterations >= 1, f"iterations must be at least 1, not {self.iterations}")
+        few = self.correction_iterations
+        require(few >= 1, f"correction_iterations must be at least 1, not {few}")
+
+    @property
+    def uses_factors(self) -> bool:
+        return self.preconditioned
+
+    def _run(self, system: System, b: Tensor, iterations: int) -> Tensor:
+        precondition = system.precondition if self.preconditioned else torch.clone
+        return conjugate_gradients(system.product, b, precondition, iterations, self.tolerance)
+
+    def solve(self, system: System, b: Tensor) -> Tensor:
+        return self._run(system, b, self.iterations)
+
+    def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        return self.solve(system, b), self._run(system, c, self.correction_iterations)
+
+
+def conjugate_gradients(
+    product: Callable[[Tensor], Tensor],
+    b: Tensor,
+    precondition: Callable[[Tensor], Tensor],
+    iterations: int,
+    tolerance: float,
+) -> Tensor:
+    """At most `iterations` steps from zero; stops where the relative residual falls below `tolerance`.
+
+    Starting from zero makes every iterate a Galerkin solution: it never overshoots in the metric.
+    """
+    x, residual = torch.zeros_like(b), b.clone()
+    enough, previous, p = tolerance * float(b.norm()), 1.0, torch.zeros_like(b)
+    for _ in range(iterations):
+        if not float(residual.norm()) > enough:
+            break
+        z = precondition(residual)
+        rho = float(residual @ z)
+        p = torch.add(z, p, alpha=rho / previous)
+        gp = product(p)
+        curvature = float(p @ gp)
+        if not curvature > 0:  # rounding, or a non-finite product: what is solved so far stands
+            break
+        x.add_(p, alpha=rho / curvature)
+        residual.sub_(gp, alpha=rho / curvature)
+        previous = rho
+    return x
+
+
+SOLVERS: dict[str, Solver] = {
+    "kfac": KfacSolver(),
+    "pcg": CgSolver(),
+    "cg": CgSolver(preconditioned=False, correction_iterations=5),
+    "dense": DenseSolver(),
+}

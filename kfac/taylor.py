@@ -1,0 +1,270 @@
+"""Directional derivatives through a feed-forward network, written out layer by layer.
+
+A network is linearised at one parameter vector on one batch. From there on, every derivative is one
+sweep over stored activations: R and S (paper, algorithms 1 and 2), J^T u, and the derivative of
+J^T u along a direction (algorithm 3). Autograd is not involved, which is what makes it fast.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .activations import Activation, activation_of
+from .families import FreeLogStd
+from .layout import Layout
+
+# For each layer with a Kronecker block: what entered it, and the gradient at what left it.
+Signals = dict[str, tuple[Tensor, Tensor]]
+
+
+class Linearisation(ABC):
+    """A network at one point, on one batch: its outputs z and their derivatives by the parameters.
+
+    Directions v are flat [size]; R, S and cotangents u have z's shape.
+    """
+
+    z: Tensor
+    size: int
+
+    @abstractmethod
+    def first(self, v: Tensor) -> Tensor:
+        """R = J v."""
+
+    @abstractmethod
+    def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """R = J v and S = d2z[v, v]."""
+
+    @abstractmethod
+    def pullback(self, u: Tensor) -> Tensor:
+        """J^T u, summed over the batch: [size]."""
+
+    @abstractmethod
+    def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
+        """The derivative of J^T u along v, u held fixed (paper, algorithm 3): [size]."""
+
+    @abstractmethod
+    def signals(self, u: Tensor) -> Signals:
+        """What K-FAC needs: each layer's input and u pulled back to its output."""
+
+
+# The directions of one layer: views into the flat direction, one per parameter of the layer.
+Directions = Sequence[Tensor]
+
+
+class LayerAt(ABC):
+    """One layer at one point. A first derivative that is zero by construction is None."""
+
+    value: Tensor
+
+    @abstractmethod
+    def first(self, r: Tensor | None, v: Directions) -> Tensor | None:
+        """R of the layer's value from R of its input."""
+
+    @abstractmethod
+    def second(self, r: Tensor | None, s: Tensor | None, v: Directions) -> Tensor | None:
+        """S of the layer's value from R and S of its input."""
+
+    @abstractmethod
+    def pull(self, d: Tensor) -> Tensor:
+        """The gradient at the input from the gradient d at the value."""
+
+    @abstractmethod
+    def gradients(self, d: Tensor) -> list[Tensor]:
+        """The gradients of the layer's parameters."""
+
+    @abstractmethod
+    def pull_derivative(self, d: Tensor, rd: Tensor, r: Tensor | None, v: Directions) -> Tensor:
+        """The derivative of `pull` along v, rd being the derivative of d."""
+
+    @abstractmethod
+    def gradient_derivatives(self, d: Tensor, rd: Tensor, r: Tensor | None) -> list[Tensor]:
+        """The derivatives of `gradients` along v."""
+
+
+class LinearAt(LayerAt):
+    """s = W a + b."""
+
+    def __init__(self, a: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+        self.a, self.weight, self.has_bias = a, weight, bias is not None
+        self.value = F.linear(a, weight, bias)
+
+    def first(self, r: Tensor | None, v: Directions) -> Tensor:
+        out = F.linear(self.a, *v)
+        return out if r is None else out.addmm_(r, self.weight.mT)
+
+    def second(self, r: Tensor | None, s: Tensor | None, v: Directions) -> Tensor | None:
+        if r is None:
+            return None
+        out = r @ (2 * v[0]).mT
+        return out if s is None else out.addmm_(s, self.weight.mT)
+
+    def pull(self, d: Tensor) -> Tensor:
+        return d @ self.weight
+
+    def gradients(self, d: Tensor) -> list[Tensor]:
+        return [d.mT @ self.a, d.sum(0)] if self.has_bias else [d.mT @ self.a]
+
+    def pull_derivative(self, d: Tensor, rd: Tensor, r: Tensor | None, v: Directions) -> Tensor:
+        return torch.addmm(rd @ self.weight, d, v[0])
+
+    def gradient_derivatives(self, d: Tensor, rd: Tensor, r: Tensor | None) -> list[Tensor]:
+        weight, *bias = self.gradients(rd)
+        return [weight if r is None else weight.addmm_(d.mT, r), *bias]
+
+
+class ActivationAt(LayerAt):
+    """a = phi(s)."""
+
+    def __init__(self, s: Tensor, activation: Activation) -> None:
+        self.s, self.activation = s, activation
+        self.value = activation.value(s)
+
+    @cached_property
+    def slope(self) -> Tensor:
+        return self.activation.slope(self.s, self.value)
+
+    @cached_property
+    def bend(self) -> Tensor:
+        return self.activation.bend(self.s, self.value)
+
+    def first(self, r: Tensor | None, v: Directions) -> Tensor | None:
+        return None if r is None else self.slope * r
+
+    def second(self, r: Tensor | None, s: Tensor | None, v: Directions) -> Tensor | None:
+        if r is None:
+            return None
+        bent = self.bend * r
+        bent *= r
+        return bent if s is None else bent.addcmul_(self.slope, s)
+
+    def pull(self, d: Tensor) -> Tensor:
+        return d * self.slope
+
+    def gradients(self, d: Tensor) -> list[Tensor]:
+        return []
+
+    def pull_derivative(self, d: Tensor, rd: Tensor, r: Tensor | None, v: Directions) -> Tensor:
+        return rd * self.slope if r is None else rd * self.slope + d * self.bend * r
+
+    def gradient_derivatives(self, d: Tensor, rd: Tensor, r: Tensor | None) -> list[Tensor]:
+        return []
+
+
+class FreeLogStdAt(LayerAt):
+    """[mean, log std], the second half a free parameter."""
+
+    def __init__(self, mean: Tensor, log_std: Tensor) -> None:
+        self.mean = mean
+        self.value = torch.cat([mean, log_std.expand_as(mean)], -1)
+
+    def first(self, r: Tensor | None, v: Directions) -> Tensor:
+        moved = torch.zeros_like(self.mean) if r is None else r
+        return torch.cat([moved, v[0].expand_as(self.mean)], -1)
+
+    def second(self, r: Tensor | None, s: Tensor | None, v: Directions) -> Tensor | None:
+        return None if s is None else torch.cat([s, torch.zeros_like(self.mean)], -1)
+
+    def pull(self, d: Tensor) -> Tensor:
+        return d.chunk(2, -1)[0]
+
+    def gradients(self, d: Tensor) -> list[Tensor]:
+        return [d.chunk(2, -1)[1].sum(0)]
+
+    def pull_derivative(self, d: Tensor, rd: Tensor, r: Tensor | None, v: Directions) -> Tensor:
+        return self.pull(rd)
+
+    def gradient_derivatives(self, d: Tensor, rd: Tensor, r: Tensor | None) -> list[Tensor]:
+        return self.gradients(rd)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One layer of a feed-forward plan: its name, its number of parameters, how to evaluate it."""
+
+    name: str
+    parameters: int
+    at: Callable[[Tensor, Sequence[Tensor]], LayerAt]
+
+
+def plan_of(module: nn.Module, prefix: str = "") -> list[Step] | None:
+    """The module as a chain of written-out layers; None where any part of it has no written form."""
+    if type(module) is nn.Sequential:
+        parts = [plan_of(child, f"{prefix}{name}.") for name, child in module.named_children()]
+        known = [part for part in parts if part is not None]
+        return list(chain.from_iterable(known)) if len(known) == len(parts) else None
+    if module._forward_hooks or module._forward_pre_hooks or any(not p.requires_grad for p in module.parameters()):
+        return None
+    name = prefix.removesuffix(".")
+    if type(module) is nn.Linear:
+        with_bias = module.bias is not None
+        return [Step(name, 1 + with_bias, lambda a, p: LinearAt(a, p[0], p[1] if with_bias else None))]
+    if type(module) is FreeLogStd:
+        return [Step(name, 1, lambda mean, p: FreeLogStdAt(mean, p[0]))]
+    activation = activation_of(module)
+    return None if activation is None else [Step(name, 0, lambda s, p: ActivationAt(s, activation))]
+
+
+class FeedForward(Linearisation):
+    """A chain of written-out layers at one point."""
+
+    def __init__(self, plan: Sequence[Step], layout: Layout, y: Tensor, x: Tensor) -> None:
+        self.plan, self.layout, self.size = plan, layout, layout.size
+        self.layers: list[LayerAt] = []
+        for step, parameters in zip(plan, self._per_layer(y), strict=True):
+            self.layers.append(step.at(x, parameters))
+            x = self.layers[-1].value
+        self.z = x
+
+    def _per_layer(self, flat: Tensor) -> list[list[Tensor]]:
+        views = iter(self.layout.split(flat))
+        return [[next(views) for _ in range(step.parameters)] for step in self.plan]
+
+    def _firsts(self, v: Tensor) -> list[Tensor | None]:
+        """R of the network's input and of every layer's value."""
+        rs: list[Tensor | None] = [None]
+        for layer, direction in zip(self.layers, self._per_layer(v), strict=True):
+            rs.append(layer.first(rs[-1], direction))
+        return rs
+
+    def _present(self, derivative: Tensor | None) -> Tensor:
+        return torch.zeros_like(self.z) if derivative is None else derivative
+
+    def first(self, v: Tensor) -> Tensor:
+        return self._present(self._firsts(v)[-1])
+
+    def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        r: Tensor | None = None
+        s: Tensor | None = None
+        for layer, direction in zip(self.layers, self._per_layer(v), strict=True):
+            r, s = layer.first(r, direction), layer.second(r, s, direction)
+        return self._present(r), self._present(s)
+
+    def pullback(self, u: Tensor) -> Tensor:
+        gradients: list[Tensor] = []
+        for i in reversed(range(len(self.layers))):
+            gradients[:0] = self.layers[i].gradients(u)
+            u = self.layers[i].pull(u) if i else u
+        return self.layout.flatten(gradients)
+
+    def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
+        rs, directions = self._firsts(v), self._per_layer(v)
+        ru, derivatives = torch.zeros_like(u), list[Tensor]()
+        for i in reversed(range(len(self.layers))):
+            layer, r = self.layers[i], rs[i]
+            derivatives[:0] = layer.gradient_derivatives(u, ru, r)
+            ru, u = layer.pull_derivative(u, ru, r, directions[i]), layer.pull(u)
+        return self.layout.flatten(derivatives)
+
+    def signals(self, u: Tensor) -> Signals:
+        signals: Signals = {}
+        for step, layer in zip(reversed(self.plan), reversed(self.layers), strict=True):
+            if isinstance(layer, LinearAt):
+                signals[step.name] = (layer.a, u)
+            u = layer.pull(u)
+        return signals

@@ -1,0 +1,41 @@
+"""The `geonpg` command: one subcommand per file of this folder."""
+
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+COMMANDS = {
+    "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
+    "bench": "cost and accuracy of an update",
+}
+
+
+class Parser(ArgumentParser):
+    """Answers a wrong argument with one sentence and exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def usage() -> str:
+    wide = max(map(len, COMMANDS))
+    lines = [f"  {name:{wide}}  {what}" for name, what in COMMANDS.items()]
+    return "usage: geonpg COMMAND ...\n\n" + "\n".join(lines) + "\n\n`geonpg COMMAND --help` tells the rest."
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if arguments else 2
+    if arguments[0] not in COMMANDS:
+        print(f"geonpg: unknown command {arguments[0]!r}: choose one of {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    module = import_module(f"geonpg.scripts.{arguments[0]}")
+    return int(module.main(arguments[1:]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
