@@ -59,7 +59,7 @@ def damped_inverse(factor: Tensor, ridge: float) -> Tensor | None:
     """
     if factor.ndim == 1:
         damped = factor + ridge
-        return 1 / damped if float(damped.min()) > 0 else None
+        return 1 / damped if is_finite(damped) and float(damped.min()) > 0 else None
     for jitter in JITTERS:
         more = ridge if jitter == 0 else ridge + jitter * max(trace(factor) / len(factor), ridge)
         damped = factor.clone()

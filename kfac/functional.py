@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
 from .layout import Layout
 from .taylor import FeedForward, Linearisation, Signals, plan_of
@@ -41,6 +44,25 @@ def recording(layers: dict[str, nn.Module]) -> Iterator[dict[str, list[tuple[Ten
             handle.remove()
 
 
+class WithoutDropout(TorchFunctionMode):
+    """Dropout is noise in the gradient, not part of the model whose geometry is measured.
+
+    Nor could it be: forward and reverse mode draw different masks from the same seed.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout):
+            return args[0]
+        if func is F.scaled_dot_product_attention:
+            names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+            kwargs = {**dict(zip(names, args, strict=False)), **kwargs, "dropout_p": 0.0}
+            return func(**kwargs)
+        return func(*args, **kwargs)
+
+
 class Network:
     """A module as a function of its flat parameter vector.
 
@@ -55,13 +77,25 @@ class Network:
         self.plan = plan_of(module) if written_out else None
         if self.plan is not None and sum(step.parameters for step in self.plan) != len(self.layout.names):
             self.plan = None  # a layer that is used twice
-        self.seed = 0
+        self._nested_checked: dict[bool, bool] = {}
+
+    def trusts_nested(self, at: "Functional", v: Tensor) -> bool:
+        """Checked once for training and once for evaluation mode.
+
+        torch's nested forward mode is silently wrong through LayerNorm and through BatchNorm in
+        training, whose saved statistics it takes for constants.
+        """
+        training = self.module.training
+        if training not in self._nested_checked:
+            self._nested_checked[training] = at.nested_is_right(v)
+        return self._nested_checked[training]
 
     def evaluate(self, y: Tensor, call: Call) -> Tensor:
-        """The outputs z at the parameters y. Dropout draws the same mask every time."""
+        """The outputs z at the parameters y, without dropout; other randomness is the same every time."""
         buffers = {name: b.clone() for name, b in self.module.named_buffers()}
-        with torch.random.fork_rng():
-            torch.manual_seed(self.seed)
+        # the fused attention kernels have neither a forward mode nor a second derivative
+        with torch.random.fork_rng(), sdpa_kernel(SDPBackend.MATH), WithoutDropout():
+            torch.manual_seed(0)
             state = {**self.layout.named(y), **buffers}
             return functional_call(self.module, state, call.args, call.kwargs)
 
@@ -86,6 +120,31 @@ class Network:
             return FeedForward(self.plan, self.layout, y, x)
 
 
+Curve = Callable[[Tensor], Tensor]  # of one real number
+
+
+def forward_mode(curve: Curve, t: Tensor) -> tuple[Tensor, Tensor]:
+    """The curve's value and derivative at t."""
+    return jvp(curve, (t,), (torch.ones_like(t),))
+
+
+def reverse_mode(curve: Curve) -> Curve:
+    """The curve's derivative by two backward passes, for operations without a forward mode.
+
+    u^T curve'(t) is one backward pass, and linear in u; its gradient by u is curve'(t).
+    """
+
+    def derivative(t: Tensor) -> Tensor:
+        with torch.enable_grad():
+            t = t.detach().requires_grad_()
+            value = curve(t)
+            u = torch.zeros_like(value, requires_grad=True)
+            along = torch.autograd.grad(value, t, u, create_graph=True)[0]
+            return torch.autograd.grad(along, u)[0]
+
+    return derivative
+
+
 class Functional(Linearisation):
     """Any module at one point: reverse mode by autograd, forward mode by `torch.func`."""
 
@@ -96,26 +155,42 @@ class Functional(Linearisation):
             self._z = network.evaluate(self._leaf, call)
         self.z = self._z.detach()
 
-    def _along(self, v: Tensor) -> Callable[[Tensor], Tensor]:
+    def _along(self, v: Tensor) -> Curve:
         return lambda t: self.network.evaluate(self.y + t * v, self.call)
 
-    def _tangent(self, function: Callable[[Tensor], Any]) -> Any:
-        """Value and derivative of a function of one real number, at 0."""
-        zero = torch.zeros((), dtype=self.y.dtype, device=self.y.device)
-        return jvp(function, (zero,), (torch.ones_like(zero),))
-
-    @torch.no_grad()
     def first(self, v: Tensor) -> Tensor:
-        return self._tangent(self._along(v))[1]
+        zero = self.y.new_zeros(())
+        try:
+            with torch.no_grad():
+                return forward_mode(self._along(v), zero)[1]
+        except NotImplementedError:
+            return reverse_mode(self._along(v))(zero)
+
+    def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """R and S, by nested forward mode where that can be trusted."""
+        trusted = self.network.trusts_nested(self, v)
+        return self._nested(v) if trusted else (self.first(v), self._second_by_differences(v))
 
     @torch.no_grad()
-    def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
+    def _nested(self, v: Tensor) -> tuple[Tensor, Tensor]:
         along = self._along(v)
+        return forward_mode(lambda t: forward_mode(along, t)[1], self.y.new_zeros(()))
 
-        def derivative(t: Tensor) -> Tensor:
-            return jvp(along, (t,), (torch.ones_like(t),))[1]
+    def _second_by_differences(self, v: Tensor) -> Tensor:
+        """S from the exact R at two nearby points: right to several digits, whatever the module."""
+        scale = (1 + float(self.y.norm())) / max(float(v.norm()), 1e-30)
+        step = torch.finfo(self.y.dtype).eps ** (1 / 3) * scale
+        ahead, behind = (Functional(self.network, self.y + t * v, self.call).first(v) for t in (step, -step))
+        return (ahead - behind) / (2 * step)
 
-        return self._tangent(derivative)
+    def nested_is_right(self, v: Tensor) -> bool:
+        """Does nested forward mode agree with differences of R along v?"""
+        try:
+            r, s = self._nested(v)
+        except NotImplementedError:
+            return False
+        natural = float(v.norm()) / (1 + float(self.y.norm())) * r.norm()
+        return bool((s - self._second_by_differences(v)).norm() <= 0.01 * (s.norm() + natural))
 
     def pullback(self, u: Tensor) -> Tensor:
         return torch.autograd.grad(self._z, self._leaf, u, retain_graph=True)[0]

@@ -195,7 +195,8 @@ class Step:
 def plan_of(module: nn.Module, prefix: str = "") -> list[Step] | None:
     """The module as a chain of written-out layers; None where any part of it has no written form."""
     if type(module) is nn.Sequential:
-        parts = [plan_of(child, f"{prefix}{name}.") for name, child in module.named_children()]
+        # not named_children(), which passes over a module that stands in the chain a second time
+        parts = [plan_of(child, f"{prefix}{name}.") for name, child in module._modules.items() if child is not None]
         known = [part for part in parts if part is not None]
         return list(chain.from_iterable(known)) if len(known) == len(parts) else None
     if module._forward_hooks or module._forward_pre_hooks or any(not p.requires_grad for p in module.parameters()):

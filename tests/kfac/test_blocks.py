@@ -1,0 +1,119 @@
+"""Blocks against dense Kronecker products, in float64."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from geonpg.kfac.blocks import DiagonalBlock, KroneckerBlock, LogStdBlock
+from geonpg.kfac.factors import append_ones, factored_damping
+
+LAYERS = {
+    "linear": (nn.Linear(4, 3), (10, 4), (10, 3)),
+    "linear, no bias": (nn.Linear(4, 3, bias=False), (10, 4), (10, 3)),
+    "conv": (nn.Conv2d(2, 3, 3, stride=2, padding=1), (6, 2, 5, 5), (6, 3, 3, 3)),
+    "conv, no bias, dilated": (nn.Conv2d(2, 3, 2, dilation=2, bias=False), (6, 2, 5, 5), (6, 3, 3, 3)),
+}
+
+
+def block_of(layer: nn.Module, max_factor: int = 4096) -> KroneckerBlock:
+    size = sum(p.numel() for p in layer.parameters())
+    return KroneckerBlock([n for n, _ in layer.named_parameters()], slice(0, size), layer, max_factor)
+
+
+def permutation(block: KroneckerBlock) -> Tensor:
+    """Where each entry of the column-stacked matrix [weight, bias] lies in [weight..., bias...]."""
+    columns = block.inputs + block.has_bias
+    matrix = torch.empty(block.outputs, columns, dtype=torch.long)
+    flat = torch.arange(block.outputs * columns)
+    matrix[:, : block.inputs] = flat[: block.outputs * block.inputs].view(block.outputs, block.inputs)
+    matrix[:, block.inputs :] = flat[block.outputs * block.inputs :].view(block.outputs, -1)
+    return matrix.mT.reshape(-1)
+
+
+def dense(block: KroneckerBlock, a: Tensor, d: Tensor) -> Tensor:
+    """A (x) D on column-stacked matrices, in the flat vector's order."""
+    order = permutation(block)
+    inverse = torch.argsort(order)
+    return torch.kron(a, d)[inverse][:, inverse]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_kronecker_block(name: str) -> None:
+    layer, inputs, outputs = LAYERS[name]
+    block = block_of(layer.double())
+    a, d = torch.randn(inputs, dtype=torch.float64), torch.randn(outputs, dtype=torch.float64)
+    statistics = (block.observe_inputs(a, len(a)), block.observe_gradients(d))
+    b, damping = torch.randn(block.span.stop, dtype=torch.float64), 0.03
+    assert torch.allclose(block.multiply(statistics, b), dense(block, *statistics) @ b, atol=1e-12)
+    ridge_a, ridge_d = factored_damping(*statistics, damping)
+    eye_a, eye_d = (torch.eye(len(s), dtype=torch.float64) for s in statistics)
+    damped = dense(block, statistics[0] + ridge_a * eye_a, statistics[1] + ridge_d * eye_d)
+    inverse = block.invert(statistics, damping)
+    assert inverse is not None
+    assert torch.allclose(block.solve(inverse, b), torch.linalg.solve(damped, b), atol=1e-10)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_one_position_of_one_case_is_exact(name: str) -> None:
+    """For a single case and output position, A (x) D is the outer product of the gradient itself."""
+    layer, inputs, _ = LAYERS[name]
+    layer = layer.double()
+    if isinstance(layer, nn.Conv2d):
+        inputs = (1, 2, 3, 3) if layer.bias is None else (1, 2, 2, 2)
+    else:
+        inputs = (1, 4)
+    x = torch.randn(inputs, dtype=torch.float64)
+    s = layer(x)
+    d = torch.randn_like(s)
+    gradient = torch.cat([g.reshape(-1) for g in torch.autograd.grad(s, list(layer.parameters()), d)])
+    block = block_of(layer)
+    statistics = (block.observe_inputs(x, 1), block.observe_gradients(d))
+    assert s[0].numel() == block.outputs
+    assert torch.allclose(dense(block, *statistics), torch.outer(gradient, gradient), atol=1e-12)
+
+
+def test_conv_statistics_count_positions() -> None:
+    """A sums over positions and averages over cases; D averages over both."""
+    layer = nn.Conv2d(1, 2, 1).double()
+    x, d = torch.randn(3, 1, 2, 2, dtype=torch.float64), torch.randn(3, 2, 2, 2, dtype=torch.float64)
+    block = block_of(layer)
+    rows = append_ones(x.reshape(-1, 1))
+    assert torch.allclose(block.observe_inputs(x, 3), rows.mT @ rows / 3)
+    gradients = d.permute(0, 2, 3, 1).reshape(-1, 2)
+    assert torch.allclose(block.observe_gradients(d), gradients.mT @ gradients / 12)
+
+
+def test_large_layers_fall_back_to_a_diagonal_factor() -> None:
+    layer = nn.Linear(50, 3).double()
+    block = block_of(layer, max_factor=20)
+    a, d = torch.randn(8, 50, dtype=torch.float64), torch.randn(8, 3, dtype=torch.float64)
+    statistics = (block.observe_inputs(a, 8), block.observe_gradients(d))
+    assert statistics[0].shape == (51,)
+    b = torch.randn(block.span.stop, dtype=torch.float64)
+    expected = dense(block, torch.diag(statistics[0]), statistics[1]) @ b
+    assert torch.allclose(block.multiply(statistics, b), expected, atol=1e-12)
+    assert "diagonal factor" in block.kind
+
+
+def test_diagonal_and_log_std_blocks() -> None:
+    b = torch.randn(3, dtype=torch.float64)
+    diagonal, values = DiagonalBlock(["w"], slice(0, 3)), torch.tensor([0.0, 1.0, 4.0], dtype=torch.float64)
+    inverse = diagonal.invert((values,), 0.5)
+    assert inverse is not None
+    assert torch.allclose(diagonal.solve(inverse, b), b / (values + 0.5))
+    log_std = LogStdBlock(["log_std"], slice(0, 3))
+    inverse = log_std.invert((), 0.5)
+    assert inverse is not None
+    assert torch.allclose(log_std.solve(inverse, b), b / 2.5)
+    assert torch.equal(log_std.multiply((), b), 2 * b)
+
+
+def test_factored_damping_balances_the_factors() -> None:
+    a, d = 100 * torch.eye(3), torch.eye(2)
+    ridge_a, ridge_d = factored_damping(a, d, 0.04)
+    assert ridge_a * ridge_d == pytest.approx(0.04)
+    assert ridge_a / ridge_d == pytest.approx(100)
+    assert factored_damping(torch.zeros(3, 3), d, 0.04) == (pytest.approx(0.2), pytest.approx(0.2))
+    assert math.isfinite(factored_damping(1e300 * a, 1e-300 * d, 0.04)[0])

@@ -1,0 +1,144 @@
+"""K-FAC over a module: every parameter covered once, and the statistics those of the model."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from geonpg.kfac import (
+    Bernoulli,
+    Categorical,
+    FactorSettings,
+    FixedGaussian,
+    FreeLogStd,
+    Gaussian,
+    KroneckerFisher,
+    Metric,
+)
+from geonpg.kfac.fisher import FactorMemory
+from geonpg.kfac.flow import StepFailure
+from geonpg.kfac.functional import Call, Network
+
+
+class Odd(nn.Module):
+    """Everything K-FAC has no Kronecker form for, beside two layers that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 4)
+        self.cell = nn.GRUCell(4, 4)
+        self.norm = nn.LayerNorm(4)
+        self.grouped = nn.Conv1d(4, 4, 1)
+        self.scale = nn.Parameter(torch.ones(4))
+        self.tied = nn.Linear(4, 4)
+        self.copy = nn.Linear(4, 4)
+        self.copy.weight = self.tied.weight
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, index: Tensor) -> Tensor:
+        h = self.norm(self.cell(self.embedding(index)) * self.scale)
+        h = self.grouped(h.unsqueeze(-1)).squeeze(-1)
+        return self.head(torch.tanh(self.copy(self.tied(h))))
+
+
+def test_every_parameter_is_covered_exactly_once() -> None:
+    module = Odd()
+    fisher = KroneckerFisher(module, Categorical(), FactorSettings())
+    names = [name for block in fisher.blocks for name in block.names]
+    assert names == fisher.layout.names
+    covered = torch.zeros(fisher.layout.size)
+    for block in fisher.blocks:
+        covered[block.span] += 1
+    assert bool((covered == 1).all())
+    kinds = {name: block.kind for block in fisher.blocks for name in block.names}
+    assert kinds["head.weight"] == kinds["head.bias"] == "Kronecker, Linear"
+    assert {kinds[n] for n in ("embedding.weight", "norm.weight", "cell.weight_ih", "scale", "tied.weight")} == {
+        "diagonal"
+    }
+    table = fisher.coverage().splitlines()
+    assert len(table) == 1 + len(names)
+    assert table[-1].split() == ["head.bias", "3", "Kronecker,", "Linear"]
+
+
+def test_frozen_parameters_are_left_out() -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 2))
+    module[0].weight.requires_grad_(False)
+    fisher = KroneckerFisher(module, FixedGaussian(), FactorSettings())
+    assert [(b.names, b.kind) for b in fisher.blocks] == [
+        (["0.bias"], "diagonal"),
+        (["2.weight", "2.bias"], "Kronecker, Linear"),
+    ]
+
+
+def linearised(module: nn.Module, layers: list[str], x: Tensor) -> Metric:
+    network = Network(module, layers)
+    return Metric(network.linearise(network.layout.read(), Call((x,))), Gaussian())
+
+
+def test_exact_targets_give_the_exact_block_of_a_single_case() -> None:
+    """With one case the inputs are constant, so each layer's block is A (x) D without approximation."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2), FreeLogStd(2, -0.3)).double()
+    fisher = KroneckerFisher(module, Gaussian(), FactorSettings(targets="exact"))
+    metric = linearised(module, list(fisher.layers), torch.randn(1, 3, dtype=torch.float64))
+    memory = fisher.remember(FactorMemory(), fisher.observe(metric.at, torch.Generator()))
+    g = metric.dense()
+    for block in fisher.blocks:
+        exact = g[block.span, block.span]
+        rows = torch.eye(len(exact), dtype=torch.float64)
+        statistics = memory.statistics[fisher.blocks.index(block)]
+        approximate = torch.stack([block.multiply(statistics, row) for row in rows])
+        assert torch.allclose(approximate, exact, atol=1e-12)
+
+
+def test_sampled_targets_average_to_the_exact_ones() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(8, 2)).double()
+    x, family = torch.randn(50, 1, 4, 4, dtype=torch.float64), Bernoulli()
+    exact = KroneckerFisher(module, family, FactorSettings(targets="exact"))
+    sampled = KroneckerFisher(module, family, FactorSettings(averaging=0.9999))
+    network, generator = Network(module, list(exact.layers)), torch.Generator().manual_seed(0)
+    at = network.linearise(network.layout.read(), Call((x,)))
+    memory = FactorMemory()
+    for _ in range(400):
+        memory = sampled.remember(memory, sampled.observe(at, generator))
+    for truth, estimate in zip(exact.observe(at, generator), memory.statistics, strict=True):
+        for t, e in zip(truth, estimate, strict=True):
+            assert float((t - e).abs().max()) < 0.05 * float(t.abs().max())
+
+
+@pytest.mark.parametrize("targets", ["sampled", "exact"])
+def test_diagonal_blocks_estimate_the_diagonal(targets: str) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.LayerNorm(3), nn.Linear(3, 2)).double()
+    family = FixedGaussian()
+    fisher = KroneckerFisher(module, family, FactorSettings(averaging=0.9999, targets=targets))
+    network, generator = Network(module, list(fisher.layers)), torch.Generator().manual_seed(0)
+    x = torch.randn(30, 3, dtype=torch.float64)
+    at = network.linearise(network.layout.read(), Call((x,)))
+    memory = FactorMemory()
+    for _ in range(400):
+        memory = fisher.remember(memory, fisher.observe(at, generator))
+    truth = Metric(at, family).dense().diagonal()
+    for block, (estimate, *_) in zip(fisher.blocks[:2], memory.statistics, strict=False):
+        assert torch.allclose(estimate, truth[block.span], rtol=0.2)
+
+
+def test_a_block_that_cannot_be_inverted_keeps_its_last_good_inverse(caplog: pytest.LogCaptureFixture) -> None:
+    module = nn.Linear(3, 2)
+    fisher = KroneckerFisher(module, FixedGaussian(), FactorSettings())
+    good = [(torch.eye(4, dtype=torch.float64), torch.eye(2, dtype=torch.float64))]
+    bad = [(-torch.eye(4, dtype=torch.float64), torch.eye(2, dtype=torch.float64))]
+    memory = fisher.invert(FactorMemory(good), 0.01, torch.float32)
+    kept = fisher.invert(FactorMemory(bad, memory.inverses), 0.01, torch.float32)
+    assert kept.inverses[0] is memory.inverses[0]
+    assert "last good inverse" in caplog.text
+    with pytest.raises(StepFailure, match="cannot be inverted"):
+        fisher.invert(FactorMemory(bad), 0.01, torch.float32)
+
+
+def test_wrong_settings() -> None:
+    with pytest.raises(ValueError, match="unknown Fisher targets 'empirical': choose one of sampled, exact"):
+        FactorSettings(targets="empirical")
+    with pytest.raises(ValueError, match="averaging must lie in"):
+        FactorSettings(averaging=1.0)
+    with pytest.raises(ValueError, match="inverse_every must be at least 1"):
+        FactorSettings(inverse_every=0)
