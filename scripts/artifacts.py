@@ -1,0 +1,57 @@
+"""What a command leaves behind: tables and files, each written whole or not at all."""
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+Cell = str | int | float
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path`; what is written there takes its place only if nothing fails."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under named columns; `name` is the file's, `title` and `note` are the reader's."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    note: str = ""
+
+    def csv(self) -> str:
+        """Every digit, for programs."""
+        text = StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
+        return text.getvalue()
+
+    def markdown(self) -> str:
+        """Three digits, in aligned columns, for people."""
+        cells = [list(self.columns), *([shown(cell) for cell in row] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        rule = ["-" * width for width in widths]
+        lines = ["| " + " | ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
+        lines.insert(1, "|" + "|".join(f"-{dashes}-" for dashes in rule) + "|")
+        return "\n".join([f"## {self.title}", "", *lines, *(["", self.note] if self.note else [])])
+
+
+def shown(cell: Cell) -> str:
+    return f"{cell:.3g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,164 @@
+"""`geonpg invariance`: the paper's invariance experiments, as tables and figures."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from geonpg.scripts.artifacts import Table, replacing, write_text
+from geonpg.scripts.cli import Parser
+from geonpg.scripts.gamma import GammaStudy, gamma_cost, invariance_table, run_gamma, speed_table, trajectory_table
+from geonpg.scripts.invariance_figures import gamma_figure, order_figure, policy_figure
+from geonpg.scripts.neural_invariance import (
+    PolicyStudy,
+    linear_table,
+    policy_cost,
+    policy_kl_table,
+    policy_table,
+    run_policy,
+)
+from geonpg.scripts.orders import OrderStudy, order_cost, order_error_table, order_table, run_orders
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much work the studies do."""
+
+    iterations: int = 20
+    divisions: tuple[int, ...] = (6, 12, 24, 48, 96)
+    predicted_kl: tuple[float, ...] = tuple(10 ** (-8 + i / 2) for i in range(13))
+    policy_steps: int = 400
+
+    @property
+    def cost(self) -> float:
+        return gamma_cost(self.iterations) + order_cost(self.divisions) + policy_cost(self.predicted_kl)
+
+
+FULL = Scale()
+QUICK = Scale(iterations=6, divisions=(4, 8, 16), predicted_kl=(1e-7, 1e-6, 1e-5), policy_steps=300)
+
+
+@dataclass(frozen=True)
+class Results:
+    gamma: GammaStudy
+    orders: OrderStudy
+    policy: PolicyStudy
+
+    def tables(self) -> list[Table]:
+        """For people."""
+        return [
+            invariance_table(self.gamma),
+            speed_table(self.gamma),
+            order_table(self.orders),
+            policy_table(self.policy),
+            linear_table(self.policy),
+        ]
+
+    def data(self) -> list[Table]:
+        """Every number behind the tables and the figures."""
+        return [trajectory_table(self.gamma), order_error_table(self.orders), policy_kl_table(self.policy)]
+
+    def figures(self) -> dict[str, Figure]:
+        return {
+            "gamma.png": gamma_figure(self.gamma),
+            "orders.png": order_figure(self.orders),
+            "policy.png": policy_figure(self.policy),
+        }
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number that must not exceed its limit."""
+
+    what: str
+    value: float
+    limit: float
+
+    @property
+    def passed(self) -> bool:
+        return self.value <= self.limit  # false for nan
+
+    def __str__(self) -> str:
+        verdict = "within" if self.passed else "beyond"
+        return f"{self.what}: {self.value:.1e}, {verdict} the limit of {self.limit:.0e}"
+
+
+def checks(results: Results) -> list[Check]:
+    linear = max(map(results.policy.linear_error, results.policy.linear))
+    return [
+        Check("exact methods, largest distance between parameterisations", results.gamma.exact_error(), 1e-6),
+        Check("linear change of parameters, KL as a part of the predicted KL", linear, 1e-12),
+    ]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tensors this small lose more to waiting for a second thread than they gain; on busy cores, tenfold."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def run(scale: Scale) -> Results:
+    form = "{desc:14} {percentage:3.0f}% |{bar}| {elapsed}, {remaining} left"
+    with one_thread(), tqdm(total=scale.cost, bar_format=form, file=sys.stderr, smoothing=0) as bar:
+
+        def named(name: str) -> Callable[[float], object]:
+            bar.set_description(name)
+            return bar.update
+
+        gamma = run_gamma(scale.iterations, named("Gamma fit"))
+        orders = run_orders(scale.divisions, named("orders"))
+        policy = run_policy(scale.predicted_kl, scale.policy_steps, named("neural policy"))
+    return Results(gamma, orders, policy)
+
+
+def write(results: Results, out: Path) -> list[Path]:
+    """Leaves every table and figure in `out`; returns what was written."""
+    tables = results.tables()
+    texts = {f"{table.name}.csv": table.csv() for table in [*tables, *results.data()]}
+    texts["tables.md"] = "\n\n".join(["# Invariance", *(table.markdown() for table in tables)]) + "\n"
+    for name, text in texts.items():
+        write_text(out / name, text)
+    figures = results.figures()
+    for name, figure in figures.items():
+        with replacing(out / name) as temporary:
+            figure.savefig(temporary, format="png", dpi=130)
+    return [out / name for name in (*texts, *figures)]
+
+
+def parser() -> Parser:
+    parser = Parser(prog="geonpg invariance", description="The paper's invariance experiments, in about a minute.")
+    parser.add_argument("--out", type=Path, default=Path("results/invariance"), help="folder for tables and figures")
+    parser.add_argument("--quick", action="store_true", help="less of everything, to see that it works")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    try:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser().error(f"cannot make the folder {str(arguments.out)!r}: {error.strerror}")
+    results = run(QUICK if arguments.quick else FULL)
+    written = write(results, arguments.out)
+    print("\n\n".join(table.markdown() for table in results.tables()))
+    print("\nwritten:", *(f"  {path}" for path in written), "", sep="\n")
+    found = checks(results)
+    print(*found, sep="\n")
+    failed = [check for check in found if not check.passed]
+    for check in failed:
+        print(f"geonpg invariance: {check}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

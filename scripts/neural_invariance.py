@@ -1,0 +1,236 @@
+"""One update of the same neural policy in several parameterisations, by every rule, over a range of step sizes.
+
+Solves are exact and undamped: a multiple of the identity added to the metric would itself depend on the
+parameterisation. KL is quadratic in the distance between two policies, so a rule of invariance order p, whose
+single steps differ by h^(p + 1), leaves a KL of h^(2 p + 2).
+"""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import softplus
+from torch.nn.utils.parametrize import register_parametrization
+
+from geonpg.kfac import RULES, Constant, FactorSettings, Gaussian, KroneckerFisher, Rule, Solver
+from geonpg.kfac.flow import StepFailure
+from geonpg.kfac.functional import Call, Network
+from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
+from geonpg.kfac.solvers import System
+from geonpg.scripts.artifacts import Table
+from geonpg.scripts.gamma import Tick
+from geonpg.scripts.orders import METHODS, fitted_slope
+from geonpg.scripts.policy_batch import PolicyBatch, record_batch
+
+# Slopes are fitted up to this predicted KL; beyond it the step is no longer small.
+FIT_UP_TO = 1e-4
+# Milliseconds for all rules at one h in one parameterisation, roughly; only the progress bar depends on it.
+POINT_COST = 250.0
+
+
+class Coordinates(nn.Module):
+    """A parameter w = outward(y), held as y."""
+
+    def __init__(self, outward: Callable[[Tensor], Tensor], inward: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self._outward, self._inward = outward, inward
+
+    def forward(self, y: Tensor) -> Tensor:
+        return self._outward(y)
+
+    def right_inverse(self, w: Tensor) -> Tensor:
+        return self._inward(w)
+
+
+def scaled(scale: float) -> Coordinates:
+    return Coordinates(lambda y: scale * y, lambda w: w / scale)
+
+
+@dataclass(frozen=True)
+class Parameterisation:
+    """How the log std and each layer's weights are held; what is not named is held as it is."""
+
+    name: str
+    log_std: Coordinates | None = None
+    weights: Sequence[Coordinates] = ()
+
+    def apply(self, policy: nn.Sequential) -> nn.Sequential:
+        """The same policy with other parameters."""
+        policy = copy.deepcopy(policy)
+        layers = [layer for layer in policy if isinstance(layer, nn.Linear)]
+        for layer, coordinates in zip(layers, self.weights, strict=False):
+            register_parametrization(layer, "weight", coordinates)
+        if self.log_std is not None:
+            register_parametrization(policy[-1], "log_std", self.log_std)
+        return policy
+
+
+REFERENCE = Parameterisation("log σ, W")
+LINEAR = Parameterisation("W = s W', s = 1, 3, 0.3", weights=(scaled(1), scaled(3), scaled(0.3)))
+OTHERS = (
+    Parameterisation("σ", Coordinates(torch.log, torch.exp)),
+    Parameterisation(
+        "σ = softplus(y)",
+        Coordinates(lambda y: softplus(y).log(), lambda log_std: log_std.exp().expm1().log()),
+    ),
+    Parameterisation("W = sinh(W')", weights=(Coordinates(torch.sinh, torch.asinh),) * 3),
+    LINEAR,
+)
+
+
+@lru_cache(maxsize=2)  # the point where every rule begins, and the one that a rule visits on its way
+def cholesky(system: System, size: int) -> Tensor:
+    metric = torch.func.vmap(system.product)(torch.eye(size, dtype=torch.float64))
+    factor, failed = torch.linalg.cholesky_ex(metric)
+    if failed:
+        raise StepFailure("the metric is not positive definite")
+    return factor
+
+
+class FactoredDense(Solver):
+    """The exact metric as a matrix, factored once per point."""
+
+    @property
+    def uses_factors(self) -> bool:
+        return False
+
+    def solve(self, system: System, b: Tensor) -> Tensor:
+        return torch.cholesky_solve(b.unsqueeze(1), cholesky(system, len(b))).squeeze(1)
+
+    def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        return self.solve(system, b), self.solve(system, c)
+
+
+class PolicyFlow:
+    """A policy's natural-gradient flow on the recorded batch; the loss is -E[ratio * advantage]."""
+
+    def __init__(self, policy: nn.Sequential, batch: PolicyBatch) -> None:
+        # not written out: `vmap` over the metric's columns has no fast path through in-place products
+        self.family, self.network = Gaussian(), Network(policy, written_out=False)
+        self.call = Call((batch.observations,))
+        self.start = self.network.layout.read()
+        before = self.family.log_prob(self.outputs(self.start), batch.actions)
+
+        def evaluate(y: Tensor) -> tuple[float, Tensor]:
+            leaf = y.detach().requires_grad_()
+            ratio = (self.family.log_prob(self.network.evaluate(leaf, self.call), batch.actions) - before).exp()
+            loss = -(ratio * batch.advantages).mean()
+            return float(loss.detach()), torch.autograd.grad(loss, leaf)[0]
+
+        geometry = Geometry(self.network, KroneckerFisher(policy, self.family, FactorSettings()), FactoredDense())
+        self.flow = NetworkFlow(geometry, Batch(self.call, evaluate), FlowMemory(), 0.0, Generator())
+
+    def outputs(self, y: Tensor) -> Tensor:
+        return self.network.outputs(y, self.call)
+
+    def step(self, rule: Rule, h: float) -> Tensor | None:
+        """The policy's outputs after a step; None where it has none.
+
+        A rule with a memory shows itself only in its second step, so it takes two.
+        """
+        control = Constant(lr=h)
+        try:
+            move, last = rule.step(self.flow, self.start, control, None)
+            if last is not None and move.accepted:
+                move, _ = rule.step(self.flow, move.y, control, last)
+        except StepFailure:
+            return None
+        return self.outputs(move.y) if move.accepted else None
+
+    def kl(self, z: Tensor | None, other: Tensor | None) -> float:
+        return math.nan if z is None or other is None else float(self.family.kl(z, other).mean())
+
+
+@dataclass(frozen=True)
+class PolicyStudy:
+    predicted_kl: list[float]  # of the plain natural-gradient step, v^T g v h^2 / 2
+    h: list[float]
+    kl: dict[str, dict[str, list[float]]]  # parameterisation -> method -> one per h
+
+    def fitted(self) -> int:
+        """How many step sizes are small enough to fit a slope."""
+        return sum(kl <= FIT_UP_TO * (1 + 1e-9) for kl in self.predicted_kl)
+
+    def slope(self, parameterisation: str, method: str) -> float:
+        n = self.fitted()
+        return fitted_slope(self.h[:n], self.kl[parameterisation][method][:n])
+
+    @property
+    def linear(self) -> dict[str, list[float]]:
+        return self.kl[LINEAR.name]
+
+    def linear_error(self, method: str) -> float:
+        """The largest KL under the linear change of parameters, as a part of the predicted KL."""
+        n = self.fitted()
+        pairs = zip(self.linear[method][:n], self.predicted_kl[:n], strict=True)
+        return max(kl / predicted for kl, predicted in pairs)
+
+
+def policy_cost(predicted_kl: Sequence[float]) -> float:
+    return (len(OTHERS) + 1) * len(predicted_kl) * POINT_COST
+
+
+def run_policy(predicted_kl: Sequence[float], steps: int, tick: Tick) -> PolicyStudy:
+    """Step sizes are those at which the plain natural gradient predicts the given KLs, smallest first."""
+    batch = record_batch(steps)
+    reference = PolicyFlow(REFERENCE.apply(batch.policy), batch)
+    speed = reference.flow.speed_squared(reference.start, reference.flow.velocity(reference.start))
+    sizes = [math.sqrt(2 * kl / speed) for kl in predicted_kl]
+
+    def outcomes(policy: PolicyFlow) -> dict[str, list[Tensor | None]]:
+        found: dict[str, list[Tensor | None]] = {method: [] for method in METHODS}
+        for h in sizes:
+            for method, many in found.items():
+                many.append(policy.step(RULES[method], h))
+            tick(POINT_COST)
+        return found
+
+    truth, kl = outcomes(reference), dict[str, dict[str, list[float]]]()
+    for other in OTHERS:
+        found = outcomes(PolicyFlow(other.apply(batch.policy), batch))
+        kl[other.name] = {m: list(map(reference.kl, truth[m], found[m])) for m in METHODS}
+    return PolicyStudy(list(predicted_kl), sizes, kl)
+
+
+def policy_table(study: PolicyStudy) -> Table:
+    last = study.fitted() - 1
+    rows = [
+        [name, m, study.slope(name, m), 2 * RULES[m].order + 2, many[last], many[-1]]
+        for name, methods in study.kl.items()
+        for m, many in methods.items()
+        if name != LINEAR.name
+    ]
+    ends = [f"KL at predicted {study.predicted_kl[i]:g}" for i in (last, -1)]
+    return Table(
+        "policy_slopes",
+        f"Neural policy: KL between the policies after one update, against {REFERENCE.name}",
+        ("parameterisation", "method", "slope", "expected", *ends),
+        rows,
+        f"Slope of log KL over log h up to a predicted KL of {FIT_UP_TO:g}; no damping. geof is compared after its second"
+        " step, because its first is a geo step.",
+    )
+
+
+def linear_table(study: PolicyStudy) -> Table:
+    return Table(
+        "policy_linear",
+        f"Neural policy: rounding under the linear change of parameters {LINEAR.name}",
+        ("method", "largest KL", "as a part of the predicted KL"),
+        [[method, max(many[: study.fitted()]), study.linear_error(method)] for method, many in study.linear.items()],
+        "Under a linear change of parameters every rule is invariant, ng too, as long as solves are exact.",
+    )
+
+
+def policy_kl_table(study: PolicyStudy) -> Table:
+    rows = [
+        [name, method, h, predicted, kl]
+        for name, methods in study.kl.items()
+        for method, many in methods.items()
+        for h, predicted, kl in zip(study.h, study.predicted_kl, many, strict=True)
+    ]
+    columns = ("parameterisation", "method", "h", "predicted kl", "kl")
+    return Table("policy_kl", "Neural policy: every KL", columns, rows)
