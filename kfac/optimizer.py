@@ -107,10 +107,7 @@ class NaturalGradient(torch.optim.Optimizer):
         """One update; returns the loss before it. A step that fails leaves the parameters untouched."""
         require(closure is not None, "NaturalGradient.step needs a closure that computes the loss and returns it")
         assert closure is not None
-        layout = self.geometry.network.layout
-        start = layout.read()
-        batch, loss = self._first_evaluation(start, closure)
-        flow = NetworkFlow(self.geometry, batch, self.memory, self.damping, self.generator)
+        start, loss, flow = self.flow(closure)
         control = replace(self.control, lr=self.param_groups[0]["lr"])
         self.steps += 1
         try:
@@ -120,14 +117,19 @@ class NaturalGradient(torch.optim.Optimizer):
         else:
             self._finish(flow, start, move, last)
         finally:
-            layout.write(start)  # a rule may have left the parameters at a midpoint
+            self.geometry.network.layout.write(start)  # a rule may have left the parameters at a midpoint
         if self.report.accepted:
-            layout.write(move.y)
+            self.geometry.network.layout.write(move.y)
         return loss
 
-    def _first_evaluation(self, start: Tensor, closure: Callable[[], Any]) -> tuple[Batch, float]:
-        """Run the closure where we are, watching what the module is called with."""
+    def flow(self, closure: Callable[[], Any]) -> tuple[Tensor, float, NetworkFlow]:
+        """Where we are, the loss there, and the flow on the closure's batch: what a step integrates.
+
+        The closure runs once, and again at every other point that the flow is asked about, with the
+        parameters set to that point.
+        """
         layout = self.geometry.network.layout
+        start = layout.read()
 
         def run() -> tuple[float, Tensor]:
             self.zero_grad()
@@ -145,7 +147,8 @@ class NaturalGradient(torch.optim.Optimizer):
             layout.write(y)
             return run()
 
-        return Batch(calls[0], evaluate), first[0]
+        batch = Batch(calls[0], evaluate)
+        return start, first[0], NetworkFlow(self.geometry, batch, self.memory, self.damping, self.generator)
 
     def _finish(self, flow: NetworkFlow, start: Tensor, move: Move, last: Memory) -> None:
         if not move.accepted or flow.base is None:

@@ -30,24 +30,26 @@ class Scale:
     """How much work the studies do."""
 
     iterations: int = 20
-    divisions: tuple[int, ...] = (6, 12, 24, 48, 96)
-    predicted_kl: tuple[float, ...] = tuple(10 ** (-8 + i / 2) for i in range(13))
-    policy_steps: int = 400
+    divisions: tuple[int, ...] = (5, 10, 20, 40, 80)
+    predicted_kl: tuple[float, ...] = tuple(10.0**k for k in range(-9, -1))
+    batches: int = 2
+    batch_size: int = 400
 
     @property
     def cost(self) -> float:
-        return gamma_cost(self.iterations) + order_cost(self.divisions) + policy_cost(self.predicted_kl)
+        policy = self.batches * policy_cost(self.predicted_kl)
+        return gamma_cost(self.iterations) + order_cost(self.divisions) + policy
 
 
 FULL = Scale()
-QUICK = Scale(iterations=6, divisions=(4, 8, 16), predicted_kl=(1e-7, 1e-6, 1e-5), policy_steps=300)
+QUICK = Scale(iterations=3, divisions=(5, 10), predicted_kl=(1e-7, 1e-6, 1e-2), batches=1)
 
 
 @dataclass(frozen=True)
 class Results:
     gamma: GammaStudy
     orders: OrderStudy
-    policy: PolicyStudy
+    policies: list[PolicyStudy]  # one per batch
 
     def tables(self) -> list[Table]:
         """For people."""
@@ -55,19 +57,19 @@ class Results:
             invariance_table(self.gamma),
             speed_table(self.gamma),
             order_table(self.orders),
-            policy_table(self.policy),
-            linear_table(self.policy),
+            policy_table(self.policies),
+            linear_table(self.policies),
         ]
 
     def data(self) -> list[Table]:
         """Every number behind the tables and the figures."""
-        return [trajectory_table(self.gamma), order_error_table(self.orders), policy_kl_table(self.policy)]
+        return [trajectory_table(self.gamma), order_error_table(self.orders), policy_kl_table(self.policies)]
 
     def figures(self) -> dict[str, Figure]:
         return {
             "gamma.png": gamma_figure(self.gamma),
             "orders.png": order_figure(self.orders),
-            "policy.png": policy_figure(self.policy),
+            "policy.png": policy_figure(self.policies),
         }
 
 
@@ -89,7 +91,7 @@ class Check:
 
 
 def checks(results: Results) -> list[Check]:
-    linear = max(map(results.policy.linear_error, results.policy.linear))
+    linear = max(study.linear_error(method) for study in results.policies for method in study.linear)
     return [
         Check("exact methods, largest distance between parameterisations", results.gamma.exact_error(), 1e-6),
         Check("linear change of parameters, KL as a part of the predicted KL", linear, 1e-12),
@@ -109,7 +111,8 @@ def one_thread() -> Iterator[None]:
 
 def run(scale: Scale) -> Results:
     form = "{desc:14} {percentage:3.0f}% |{bar}| {elapsed}, {remaining} left"
-    with one_thread(), tqdm(total=scale.cost, bar_format=form, file=sys.stderr, smoothing=0) as bar:
+    # the first steps also load parts of torch, and would promise hours: the bar waits for them
+    with one_thread(), tqdm(total=scale.cost, bar_format=form, file=sys.stderr, smoothing=0, delay=3) as bar:
 
         def named(name: str) -> Callable[[float], object]:
             bar.set_description(name)
@@ -117,8 +120,9 @@ def run(scale: Scale) -> Results:
 
         gamma = run_gamma(scale.iterations, named("Gamma fit"))
         orders = run_orders(scale.divisions, named("orders"))
-        policy = run_policy(scale.predicted_kl, scale.policy_steps, named("neural policy"))
-    return Results(gamma, orders, policy)
+        tick = named("neural policy")
+        policies = [run_policy(scale.predicted_kl, scale.batch_size, seed, tick) for seed in range(scale.batches)]
+    return Results(gamma, orders, policies)
 
 
 def write(results: Results, out: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """The figures of `geonpg invariance`."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from geonpg.kfac import RULES
 from geonpg.scripts.gamma import CHARTS, GammaStudy, spread
-from geonpg.scripts.neural_invariance import FIT_UP_TO, LINEAR, REFERENCE, PolicyStudy
+from geonpg.scripts.neural_invariance import LINEAR, OTHERS, REFERENCE, PolicyStudy
 from geonpg.scripts.orders import EXPECTED, METHODS, OrderStudy
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
@@ -32,6 +33,11 @@ CROSS: Mapping[str, Any] = {"marker": "X", "color": "red", "markersize": 10, "li
 SMALLEST_NLL = 1e-10
 
 
+def greek(text: str) -> str:
+    """The names of Greek letters as letters."""
+    return re.sub(r"\b(alpha|beta|sigma)\b", r"$\\\1$", text)
+
+
 def plain(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25, linewidth=0.6)
@@ -39,9 +45,9 @@ def plain(ax: Axes) -> None:
 
 def logarithmic(ax: Axes) -> None:
     """Decades are labelled, what lies between is only ticked."""
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_minor_formatter(NullFormatter())
-        axis.set_major_locator(LogLocator(numticks=9))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_locator(LogLocator(numticks=9))
 
 
 def guides(ax: Axes, x: Sequence[float], lines: Sequence[Sequence[float]], slopes: tuple[float, float]) -> None:
@@ -69,7 +75,7 @@ def gamma_figure(study: GammaStudy) -> Figure:
         for trajectory, style in zip(many, CHART_STYLE, strict=True):
             excess = study.excess(trajectory).clamp(min=SMALLEST_NLL).numpy()
             shape, rate = trajectory.points.T.numpy()
-            top.semilogy(excess, label=trajectory.chart.name, **style)
+            top.semilogy(excess, label=greek(trajectory.chart.name), **style)
             # along the fit beta stays close to alpha: their ratio shows what a plot of beta would hide
             bottom.semilogx(shape, rate / shape, **style)
             if trajectory.left_domain:
@@ -77,19 +83,19 @@ def gamma_figure(study: GammaStudy) -> Figure:
                 bottom.plot(shape[-1], rate[-1] / shape[-1], **CROSS)
         bottom.plot(alpha, beta / alpha, "*", color="white", markersize=15, markeredgecolor="black", zorder=5)
         top.set(title=f"{method}\napart by {spread(many).largest:.2g}", xlabel="iteration")
-        bottom.set(xlabel="α", xticks=[1, 2, 5, 10, 20], xticklabels=["1", "2", "5", "10", "20"])
+        bottom.set(xlabel=greek("alpha"), xticks=[1, 2, 5, 10, 20], xticklabels=["1", "2", "5", "10", "20"])
         bottom.xaxis.set_minor_formatter(NullFormatter())
         plain(top)
         plain(bottom)
     axes[0, 0].set_ylabel("NLL above the best fit")
-    axes[1, 0].set_ylabel("β / α")
+    axes[1, 0].set_ylabel(greek("beta / alpha"))
     figure.legend(
         *axes[0, 0].get_legend_handles_labels(),
         loc="outside lower center", ncols=len(CHARTS), frameon=False, title="held as", handlelength=5,
     )  # fmt: skip
     figure.suptitle(
-        "Gamma fit from α = β = 1 with step 0.5, trajectories mapped back to (α, β)\n"
-        "star: best fit; red cross: left the domain; “apart by”: largest distance in (α, β)"
+        greek("Gamma fit from alpha = beta = 1 with step 0.5, trajectories mapped back to (alpha, beta)\n")
+        + greek('star: best fit; red cross: left the domain; "apart by": largest distance in (alpha, beta)')
     )
     return figure
 
@@ -102,36 +108,47 @@ def order_figure(study: OrderStudy) -> Figure:
             label = f"{method}: {study.slope(truth, method):.2f} ({EXPECTED[truth][method]:g})"
             ax.loglog(study.h, study.errors[truth][method], label=label, **METHOD_STYLE[method])
         guides(ax, study.h, list(study.errors[truth].values()), (1, 2))
-        ax.set(xlabel="step size h", title=f"from the {truth}")
+        ax.set(xlabel="step size h", title=f"from the {truth}", xticks=study.h, xticklabels=[f"{h:g}" for h in study.h])
         ax.legend(title="slope (expected)", frameon=False, loc="lower right")
         plain(ax)
         logarithmic(ax)
-    axes[0].set_ylabel("distance in (α, β)")
-    figure.suptitle("Gamma model: how far each rule is, after a fixed time, …")
+    axes[0].set_ylabel(greek("distance in (alpha, beta)"))
+    figure.suptitle("Gamma model: how far each rule is, after a fixed time")
     return figure
 
 
-def policy_figure(study: PolicyStudy) -> Figure:
-    figure = Figure(figsize=(16, 5.6), layout="constrained")
-    axes = figure.subplots(1, len(study.kl), sharey=True)
-    per_h2 = study.predicted_kl[0] / study.h[0] ** 2
-    for ax, (name, methods) in zip(axes, study.kl.items(), strict=True):
-        for method, kl in methods.items():
-            slope = f"{study.slope(name, method):.2f} ({2 * RULES[method].order + 2:g})"
-            label = method if name == LINEAR.name else f"{method}: {slope}"
-            ax.loglog(study.h, kl, label=label, markersize=4.5, **METHOD_STYLE[method])
-        if name != LINEAR.name:
-            guides(ax, study.h, list(methods.values()), (4, 6))
-        ax.axvspan(study.h[0], study.h[study.fitted() - 1], color="0.95", zorder=0)
-        ax.set(title=f"held as {name}", xlabel="step size h")
-        ax.legend(title="rounding only" if name == LINEAR.name else "slope (expected)", frameon=False, loc="best")
-        plain(ax)
-        logarithmic(ax)
-        above = ax.secondary_xaxis("top", functions=(lambda h: per_h2 * h**2, lambda kl: np.sqrt(kl / per_h2)))
-        above.set_xlabel("predicted KL of the step", fontsize=9)
-    axes[0].set_ylabel("KL between the two policies")
+def policy_figure(studies: Sequence[PolicyStudy]) -> Figure:
+    figure = Figure(figsize=(16, 5.8), layout="constrained")
+    axes = figure.subplots(1, len(OTHERS), sharey=True)
+    for ax, other in zip(axes, OTHERS, strict=True):
+        policy_panel(ax, studies, other.name)
+    axes[0].set(ylabel="KL between the two policies", ylim=(1e-33, 1e3))
     figure.suptitle(
-        f"One update of the same Hopper policy: KL from its update when held as {REFERENCE.name}; exact solves, no"
-        f" damping\nshaded: predicted KL up to {FIT_UP_TO:g}, where slopes are fitted"
+        greek(f"One update of the same Hopper policy: KL from its update when held as {REFERENCE.name}")
+        + "\nexact solves, no damping; dotted: a second recorded batch; shaded: where slopes are fitted"
     )
     return figure
+
+
+def policy_panel(ax: Axes, studies: Sequence[PolicyStudy], name: str) -> None:
+    """Step sizes in units of the one whose predicted KL would be one, which makes batches comparable."""
+    linear = name == LINEAR.name
+    units = [kl**0.5 for kl in studies[0].predicted_kl]
+    for method in METHODS:
+        slopes = ", ".join(f"{study.slope(name, method):.2f}" for study in studies)
+        label = method if linear else f"{method}: {slopes} ({2 * RULES[method].order + 2:g})"
+        for study, line in zip(studies, ("-", ":"), strict=False):
+            style = {**METHOD_STYLE[method], "linestyle": line, "markersize": 4.5 if line == "-" else 3}
+            ax.loglog(units, study.kl[name][method], label=label if line == "-" else None, **style)
+    if not linear:
+        guides(ax, units, [study.kl[name][method] for study in studies for method in METHODS], (4, 6))
+    ax.axvspan(units[0], units[studies[0].fitted() - 1], color="0.95", zorder=0)
+    ax.set(title=greek(f"held as {name}"), xlabel="step size (1: predicted KL would be 1)")
+    if linear:
+        ax.legend(title="rounding only", frameon=False, loc="upper right")
+    else:
+        ax.legend(title="slopes (expected)", frameon=False, loc="lower right")
+    plain(ax)
+    logarithmic(ax)
+    above = ax.secondary_xaxis("top", functions=(np.square, np.sqrt))
+    above.set_xlabel("predicted KL of the step", fontsize=9)

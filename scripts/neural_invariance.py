@@ -9,7 +9,6 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Generator, Tensor, nn
@@ -21,13 +20,16 @@ from geonpg.kfac.flow import StepFailure
 from geonpg.kfac.functional import Call, Network
 from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from geonpg.kfac.solvers import System
-from geonpg.scripts.artifacts import Table
+from geonpg.scripts.artifacts import Cell, Table
 from geonpg.scripts.gamma import Tick
 from geonpg.scripts.orders import METHODS, fitted_slope
 from geonpg.scripts.policy_batch import PolicyBatch, record_batch
 
-# Slopes are fitted up to this predicted KL; beyond it the step is no longer small.
-FIT_UP_TO = 1e-4
+# Slopes are fitted up to this predicted KL: undamped steps are long in the directions that the outputs hardly feel,
+# and beyond it some batches have left the range of small steps.
+FIT_UP_TO = 1e-6
+# A KL below this is rounding.
+ROUNDING = 1e-27
 # Milliseconds for all rules at one h in one parameterisation, roughly; only the progress bar depends on it.
 POINT_COST = 250.0
 
@@ -69,12 +71,12 @@ class Parameterisation:
         return policy
 
 
-REFERENCE = Parameterisation("log σ, W")
+REFERENCE = Parameterisation("log sigma, W")
 LINEAR = Parameterisation("W = s W', s = 1, 3, 0.3", weights=(scaled(1), scaled(3), scaled(0.3)))
 OTHERS = (
-    Parameterisation("σ", Coordinates(torch.log, torch.exp)),
+    Parameterisation("sigma", Coordinates(torch.log, torch.exp)),
     Parameterisation(
-        "σ = softplus(y)",
+        "sigma = softplus(y)",
         Coordinates(lambda y: softplus(y).log(), lambda log_std: log_std.exp().expm1().log()),
     ),
     Parameterisation("W = sinh(W')", weights=(Coordinates(torch.sinh, torch.asinh),) * 3),
@@ -82,24 +84,32 @@ OTHERS = (
 )
 
 
-@lru_cache(maxsize=2)  # the point where every rule begins, and the one that a rule visits on its way
-def cholesky(system: System, size: int) -> Tensor:
-    metric = torch.func.vmap(system.product)(torch.eye(size, dtype=torch.float64))
-    factor, failed = torch.linalg.cholesky_ex(metric)
-    if failed:
-        raise StepFailure("the metric is not positive definite")
-    return factor
-
-
 class FactoredDense(Solver):
-    """The exact metric as a matrix, factored once per point."""
+    """The exact metric as a matrix, factored once per point; `vmap` makes it in one pass.
+
+    It remembers where every rule begins, and the last point that a rule visited on its way.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[System, Tensor]] = []
 
     @property
     def uses_factors(self) -> bool:
         return False
 
+    def _factor(self, system: System, size: int) -> Tensor:
+        for known, factor in self._known:
+            if known is system:
+                return factor
+        metric = torch.func.vmap(system.product)(torch.eye(size, dtype=torch.float64))
+        factor, failed = torch.linalg.cholesky_ex(metric)
+        if failed:
+            raise StepFailure("the metric is not positive definite")
+        self._known = [*self._known[:1], (system, factor)]
+        return factor
+
     def solve(self, system: System, b: Tensor) -> Tensor:
-        return torch.cholesky_solve(b.unsqueeze(1), cholesky(system, len(b))).squeeze(1)
+        return torch.cholesky_solve(b.unsqueeze(1), self._factor(system, len(b))).squeeze(1)
 
     def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         return self.solve(system, b), self.solve(system, c)
@@ -147,8 +157,11 @@ class PolicyFlow:
 
 @dataclass(frozen=True)
 class PolicyStudy:
-    predicted_kl: list[float]  # of the plain natural-gradient step, v^T g v h^2 / 2
-    h: list[float]
+    """One batch's findings."""
+
+    batch: int
+    predicted_kl: Sequence[float]  # of the plain natural-gradient step, v^T g v h^2 / 2
+    h: Sequence[float]
     kl: dict[str, dict[str, list[float]]]  # parameterisation -> method -> one per h
 
     def fitted(self) -> int:
@@ -156,8 +169,9 @@ class PolicyStudy:
         return sum(kl <= FIT_UP_TO * (1 + 1e-9) for kl in self.predicted_kl)
 
     def slope(self, parameterisation: str, method: str) -> float:
-        n = self.fitted()
-        return fitted_slope(self.h[:n], self.kl[parameterisation][method][:n])
+        pairs = zip(self.h, self.kl[parameterisation][method][: self.fitted()], strict=False)
+        usable = [(h, kl) for h, kl in pairs if kl > ROUNDING]
+        return fitted_slope([h for h, _ in usable], [kl for _, kl in usable])
 
     @property
     def linear(self) -> dict[str, list[float]]:
@@ -165,8 +179,7 @@ class PolicyStudy:
 
     def linear_error(self, method: str) -> float:
         """The largest KL under the linear change of parameters, as a part of the predicted KL."""
-        n = self.fitted()
-        pairs = zip(self.linear[method][:n], self.predicted_kl[:n], strict=True)
+        pairs = zip(self.linear[method][: self.fitted()], self.predicted_kl, strict=False)
         return max(kl / predicted for kl, predicted in pairs)
 
 
@@ -174,9 +187,9 @@ def policy_cost(predicted_kl: Sequence[float]) -> float:
     return (len(OTHERS) + 1) * len(predicted_kl) * POINT_COST
 
 
-def run_policy(predicted_kl: Sequence[float], steps: int, tick: Tick) -> PolicyStudy:
+def run_policy(predicted_kl: Sequence[float], steps: int, seed: int, tick: Tick) -> PolicyStudy:
     """Step sizes are those at which the plain natural gradient predicts the given KLs, smallest first."""
-    batch = record_batch(steps)
+    batch = record_batch(steps, seed)
     reference = PolicyFlow(REFERENCE.apply(batch.policy), batch)
     speed = reference.flow.speed_squared(reference.start, reference.flow.velocity(reference.start))
     sizes = [math.sqrt(2 * kl / speed) for kl in predicted_kl]
@@ -193,44 +206,46 @@ def run_policy(predicted_kl: Sequence[float], steps: int, tick: Tick) -> PolicyS
     for other in OTHERS:
         found = outcomes(PolicyFlow(other.apply(batch.policy), batch))
         kl[other.name] = {m: list(map(reference.kl, truth[m], found[m])) for m in METHODS}
-    return PolicyStudy(list(predicted_kl), sizes, kl)
+    return PolicyStudy(seed, predicted_kl, sizes, kl)
 
 
-def policy_table(study: PolicyStudy) -> Table:
-    last = study.fitted() - 1
-    rows = [
-        [name, m, study.slope(name, m), 2 * RULES[m].order + 2, many[last], many[-1]]
-        for name, methods in study.kl.items()
-        for m, many in methods.items()
-        if name != LINEAR.name
+def policy_table(studies: Sequence[PolicyStudy]) -> Table:
+    predicted = studies[0].predicted_kl
+    shown = (studies[0].fitted() - 1, len(predicted) - 1)
+    ends = [f"KL at predicted {predicted[i]:g}" for i in shown]
+    rows: list[list[Cell]] = [
+        [name, m, study.batch, study.slope(name, m), 2 * RULES[m].order + 2, *(study.kl[name][m][i] for i in shown)]
+        for name in (other.name for other in OTHERS if other is not LINEAR)
+        for m in METHODS
+        for study in studies
     ]
-    ends = [f"KL at predicted {study.predicted_kl[i]:g}" for i in (last, -1)]
     return Table(
         "policy_slopes",
         f"Neural policy: KL between the policies after one update, against {REFERENCE.name}",
-        ("parameterisation", "method", "slope", "expected", *ends),
+        ("parameterisation", "method", "batch", "slope", "expected", *ends),
         rows,
-        f"Slope of log KL over log h up to a predicted KL of {FIT_UP_TO:g}; no damping. geof is compared after its second"
-        " step, because its first is a geo step.",
+        f"Slope of log KL over log h up to a predicted KL of {FIT_UP_TO:g}; no damping. geof is compared after its"
+        " second step, because its first is a geo step. nan: no finite step.",
     )
 
 
-def linear_table(study: PolicyStudy) -> Table:
+def linear_table(studies: Sequence[PolicyStudy]) -> Table:
     return Table(
         "policy_linear",
         f"Neural policy: rounding under the linear change of parameters {LINEAR.name}",
-        ("method", "largest KL", "as a part of the predicted KL"),
-        [[method, max(many[: study.fitted()]), study.linear_error(method)] for method, many in study.linear.items()],
+        ("method", "batch", "KL as a part of the predicted KL"),
+        [[method, study.batch, study.linear_error(method)] for method in METHODS for study in studies],
         "Under a linear change of parameters every rule is invariant, ng too, as long as solves are exact.",
     )
 
 
-def policy_kl_table(study: PolicyStudy) -> Table:
-    rows = [
-        [name, method, h, predicted, kl]
+def policy_kl_table(studies: Sequence[PolicyStudy]) -> Table:
+    rows: list[list[Cell]] = [
+        [name, method, study.batch, h, predicted, kl]
+        for study in studies
         for name, methods in study.kl.items()
         for method, many in methods.items()
         for h, predicted, kl in zip(study.h, study.predicted_kl, many, strict=True)
     ]
-    columns = ("parameterisation", "method", "h", "predicted kl", "kl")
+    columns = ("parameterisation", "method", "batch", "h", "predicted kl", "kl")
     return Table("policy_kl", "Neural policy: every KL", columns, rows)

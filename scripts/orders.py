@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from geonpg.kfac import RULES
-from geonpg.scripts.artifacts import Table
+from geonpg.scripts.artifacts import Cell, Table
 from geonpg.scripts.gamma import CHARTS, STEP_COST, Chart, Sample, Task, Tick, follow
 
 # Not on the line alpha = beta, where the mean already fits and one of the two directions stands still.
 START = (1.0, 2.0)
 TIME = 0.5
 
-FLOW, EULER, INVARIANCE = "exact flow", "Riemannian Euler", "other parameterisations"
+FLOW, EULER, INVARIANCE = "exact flow", "Riemannian Euler method", "other parameterisations"
 METHODS = tuple(name for name, rule in RULES.items() if math.isfinite(rule.order))
 
 # Theorem 1 of the paper: geodesic corrections approach the Riemannian Euler method, not the flow.
@@ -31,8 +31,9 @@ EXPECTED: Mapping[str, Mapping[str, float]] = {
 
 def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
     """The least-squares slope of log y over log x, where y is positive and finite; nan below two points."""
-    pairs = [(math.log(a), math.log(b)) for a, b in zip(x, y, strict=True) if math.isfinite(b) and b > 0]
-    return float(np.polyfit(*zip(*pairs, strict=True), 1)[0]) if len(pairs) >= 2 else math.nan
+    across, up = np.array(x), np.array(y)
+    usable = np.isfinite(up) & (up > 0)
+    return float(np.polyfit(np.log(across[usable]), np.log(up[usable]), 1)[0]) if usable.sum() >= 2 else math.nan
 
 
 @dataclass(frozen=True)
@@ -76,20 +77,22 @@ def run_orders(divisions: Sequence[int], tick: Tick) -> OrderStudy:
 
 
 def order_table(study: OrderStudy) -> Table:
-    rows = [[truth, m, study.slope(truth, m), EXPECTED[truth][m]] for truth in EXPECTED for m in METHODS]
+    rows: list[list[Cell]] = [
+        [truth, m, study.slope(truth, m), EXPECTED[truth][m]] for truth in EXPECTED for m in METHODS
+    ]
     steps = f"{round(TIME / max(study.h))} to {round(TIME / min(study.h))}"
     return Table(
         "orders",
         "Orders of the rules",
         ("against", "method", "slope", "expected"),
         rows,
-        f"Gamma model from α = {START[0]:g}, β = {START[1]:g} for time {TIME:g} in {steps} steps. Distance at the end in"
-        " (α, β), the largest of four parameterisations; slope of its logarithm over log h by least squares.",
+        f"Gamma model from alpha = {START[0]:g}, beta = {START[1]:g} for time {TIME:g} in {steps} steps: distance at"
+        " the end in (alpha, beta), the largest of four parameterisations, and the slope of its logarithm over log h.",
     )
 
 
 def order_error_table(study: OrderStudy) -> Table:
-    rows = [
+    rows: list[list[Cell]] = [
         [truth, method, h, error]
         for truth, methods in study.errors.items()
         for method, errors in methods.items()

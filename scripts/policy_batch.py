@@ -1,9 +1,9 @@
 """One recorded batch of a small Gaussian policy in Hopper, for studies of a single update."""
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -37,7 +37,7 @@ class Rollout:
 def small_policy(generator: Generator) -> nn.Sequential:
     """Tanh layers, in their curved range: near-linear layers would leave the metric almost singular."""
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(SIZES, SIZES[1:], strict=False):
+    for inputs, outputs in pairwise(SIZES):
         linear = nn.Linear(inputs, outputs, dtype=torch.float64)
         nn.init.orthogonal_(linear.weight, gain=1 if outputs == SIZES[-1] else 2, generator=generator)
         nn.init.normal_(linear.bias, std=0.5, generator=generator)
@@ -76,7 +76,7 @@ def record_batch(steps: int, seed: int = 0) -> PolicyBatch:
     import gymnasium
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # v4 is what the paper's successors report
+        warnings.simplefilter("ignore", DeprecationWarning)  # v4 is the version that this project reports
         env = gymnasium.make(TASK)
     env.reset(seed=seed)
     generator = Generator().manual_seed(seed)

@@ -67,7 +67,9 @@ def flow_of(
     return flow, network.layout.read()
 
 
-def gaussian_flow(solver: str | Solver = "dense", seed: int = 0, damping: float = 0.0, **options: Any) -> tuple[NetworkFlow, Tensor]:
+def gaussian_flow(
+    solver: str | Solver = "dense", seed: int = 0, damping: float = 0.0, **options: Any
+) -> tuple[NetworkFlow, Tensor]:
     module = policy(seed=seed)
     x = torch.randn(60, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return flow_of(module, Surrogate(module, Gaussian(), x, seed), solver, damping, **options)

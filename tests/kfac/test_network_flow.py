@@ -33,7 +33,12 @@ def random_problem(seed: int) -> tuple[nn.Module, Surrogate]:
     generator = torch.Generator().manual_seed(seed)
     inputs, width, outputs, cases = (int(torch.randint(2, 9, (), generator=generator)) for _ in range(4))
     torch.manual_seed(seed)
-    kinds = [(FixedGaussian(0.5), outputs), (Gaussian(), outputs), (Gaussian(), 2 * outputs), (Categorical(), outputs + 1)]
+    kinds = [
+        (FixedGaussian(0.5), outputs),
+        (Gaussian(), outputs),
+        (Gaussian(), 2 * outputs),
+        (Categorical(), outputs + 1),
+    ]
     family, size = [*kinds, (Bernoulli(), outputs)][seed % 5]
     layers: list[nn.Module] = [nn.Linear(inputs, width), [nn.Tanh(), nn.ELU(), nn.Sigmoid()][seed % 3]]
     layers += [nn.Linear(width, size)] + ([FreeLogStd(outputs, -0.3)] if seed % 5 == 1 else [])

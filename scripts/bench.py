@@ -1,0 +1,38 @@
+"""Benchmarks. Each prints a table, or with --json one flat object of name: number.
+
+Timings are medians of interleaved repeats and only their ratios mean anything: the machine is noisy.
+"""
+
+import json
+import sys
+from argparse import RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from importlib import import_module
+
+from geonpg.scripts.cli import Parser
+
+BENCHES = {
+    "update": ("bench_update", "what one policy update costs, per rule and solver"),
+    "trust-region": ("bench_trust_region", "actual over predicted KL, and the correction's residual"),
+}
+
+
+def parse(argv: Sequence[str] | None) -> tuple[str, bool]:
+    lines = "\n".join(f"  {name:14}{what}" for name, (_, what) in BENCHES.items())
+    parser = Parser("geonpg bench", description=lines, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=BENCHES, metavar="NAME", help=", ".join(BENCHES))
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    arguments = parser.parse_args(argv)
+    return arguments.name, arguments.json
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    name, as_json = parse(argv)
+    module = import_module(f"geonpg.scripts.{BENCHES[name][0]}")
+    results: dict[str, float] = module.measure()
+    print(json.dumps(results) if as_json else module.table(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

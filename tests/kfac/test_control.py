@@ -1,0 +1,105 @@
+"""Step-size control: what is chosen, what is accepted, and the way back along the rule's own curve."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from geonpg.kfac import Constant, DenseFlow, LineSearch, TrustRegion
+from geonpg.kfac.flow import StepFailure
+
+IDENTITY = torch.eye(2, dtype=torch.float64)
+FLOW = DenseFlow(lambda y: 0.5 * y @ y, lambda y: IDENTITY, lambda a, b: 0.5 * (a - b) @ (a - b))
+START = torch.tensor([3.0, -4.0], dtype=torch.float64)
+V = FLOW.velocity(START)
+
+
+def straight(h: float) -> Tensor:
+    return START + h * V
+
+
+def test_trust_region_uses_the_exact_quadratic_form() -> None:
+    move = TrustRegion(lr=10.0, max_kl=0.02).move(FLOW, START, V, straight)
+    assert move.accepted
+    assert move.h == pytest.approx(math.sqrt(2 * 0.02 / 25))
+    assert move.predicted_kl == pytest.approx(0.02)
+    assert move.actual_kl == pytest.approx(0.02)
+    assert move.halvings == 0
+
+
+def test_the_learning_rate_is_an_upper_limit() -> None:
+    assert TrustRegion(lr=1e-3, max_kl=0.02).move(FLOW, START, V, straight).h == 1e-3
+
+
+def test_a_step_that_is_too_long_is_halved_along_its_own_curve() -> None:
+    """The curve bends: halving must return y + h v - h^2 a, not the straight way back."""
+    seen = []
+
+    def bent(h: float) -> Tensor:
+        seen.append(h)
+        return START + h * V + 100 * h**2 * torch.ones(2, dtype=torch.float64)
+
+    move = TrustRegion(lr=10.0, max_kl=0.02).move(FLOW, START, V, bent)
+    assert move.accepted
+    assert move.halvings == len(seen) - 1 >= 1
+    assert move.actual_kl <= 1.5 * 0.02
+    assert torch.equal(move.y, bent(move.h))
+    assert move.h == seen[0] * 0.5**move.halvings
+    assert float(FLOW.divergence(START, bent(2 * move.h))) > 1.5 * 0.02
+
+
+def test_infinities_on_the_way_are_halved_too() -> None:
+    move = TrustRegion(lr=10.0, max_kl=0.02).move(FLOW, START, V, lambda h: straight(h) / (h < 0.01))
+    assert move.accepted
+    assert move.h < 0.01
+
+
+def failing(h: float) -> Tensor:
+    raise StepFailure("never")
+
+
+@pytest.mark.parametrize("control", [Constant(), TrustRegion(), LineSearch()], ids=["constant", "trust", "search"])
+@pytest.mark.parametrize("curve", [lambda h: straight(h) * math.nan, failing], ids=["nan", "failure"])
+def test_a_curve_without_a_finite_point_is_refused(control, curve) -> None:
+    move = control.move(FLOW, START, V, curve)
+    assert not move.accepted
+    assert move.h == 0.0
+    assert torch.equal(move.y, START)
+
+
+def test_velocity_that_is_not_finite() -> None:
+    assert not TrustRegion().move(FLOW, START, V * math.inf, straight).accepted
+
+
+def test_zero_velocity_is_a_step_of_no_length() -> None:
+    move = TrustRegion().move(FLOW, START, 0 * V, lambda h: START)
+    assert move.accepted
+    assert torch.equal(move.y, START)
+
+
+def test_line_search_goes_on_until_the_loss_falls_enough() -> None:
+    move = LineSearch(lr=3.0).move(FLOW, START, V, straight)
+    assert move.accepted
+    assert FLOW.loss(move.y) <= FLOW.loss(START) + 0.01 * move.h * FLOW.slope(START, V)
+    tried = move.h / 0.8
+    assert FLOW.loss(straight(tried)) > FLOW.loss(START) + 0.01 * tried * FLOW.slope(START, V)
+
+
+def test_line_search_refuses_an_ascent_direction() -> None:
+    assert not LineSearch().move(FLOW, START, -V, lambda h: START - h * V).accepted
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TrustRegion(max_kl=0.0), "max_kl must be positive, not 0.0"),
+        (lambda: TrustRegion(slack=0.5), "slack must be at least 1"),
+        (lambda: Constant(lr=-1.0), "lr must be finite and not negative, not -1.0"),
+        (lambda: Constant(lr=math.nan), "lr must be finite"),
+        (lambda: LineSearch(shrink=1.0), "shrink must lie between 0 and 1"),
+    ],
+)
+def test_wrong_arguments(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

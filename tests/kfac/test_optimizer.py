@@ -1,0 +1,288 @@
+"""NaturalGradient as a torch optimiser."""
+
+import io
+import math
+
+import pytest
+import torch
+from problems import Surrogate, policy
+from torch import Tensor, nn
+
+from geonpg.kfac import (
+    RULES,
+    SOLVERS,
+    Bernoulli,
+    Categorical,
+    Constant,
+    FactorSettings,
+    FixedGaussian,
+    Gaussian,
+    LineSearch,
+    NaturalGradient,
+    TrustRegion,
+)
+
+FINITE = [name for name, rule in RULES.items() if rule.order < math.inf]
+
+
+class Regression:
+    """Fit a sine: a module, its data and the closure of a step."""
+
+    def __init__(self, module: nn.Module | None = None, dtype: torch.dtype = torch.float64) -> None:
+        torch.manual_seed(0)
+        self.module = (module or nn.Sequential(nn.Linear(1, 10), nn.Tanh(), nn.Linear(10, 1))).to(dtype)
+        self.x = torch.linspace(-2, 2, 60, dtype=dtype).unsqueeze(1)
+        self.t = torch.sin(2 * self.x)
+
+    def __call__(self) -> Tensor:
+        self.module.zero_grad()
+        loss = 0.5 * (self.module(self.x) - self.t).square().sum(-1).mean()
+        loss.backward()
+        return loss
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("rule", FINITE)
+def test_every_rule_with_every_solver_learns(rule: str, solver: str) -> None:
+    task = Regression()
+    optimizer = NaturalGradient(
+        task.module, FixedGaussian(), rule=rule, solver=solver, control=TrustRegion(max_kl=0.05)
+    )
+    losses = [optimizer.step(task) for _ in range(25)]
+    assert losses[-1] < 0.25 * losses[0]
+    assert optimizer.rejected == 0
+    assert optimizer.report.actual_kl <= 1.5 * 0.05
+
+
+@pytest.mark.parametrize("rule", ["ng_exact", "geo_exact"])
+def test_exact_rules_run_on_small_networks_with_the_dense_solver(rule: str) -> None:
+    module = policy((2, 2), 1)
+    problem = Surrogate(module, Gaussian(), torch.randn(20, 2, dtype=torch.float64))
+    optimizer = NaturalGradient(module, Gaussian(), rule=rule, solver="dense", damping=0.1, control=Constant(), lr=0.1)
+    before = optimizer.step(problem)
+    assert float(problem.loss().detach()) < before
+
+
+@pytest.mark.parametrize("control", [Constant(), LineSearch(), TrustRegion()], ids=["constant", "search", "trust"])
+def test_every_controller_learns(control) -> None:
+    task = Regression()
+    optimizer = NaturalGradient(task.module, FixedGaussian(), lr=0.5, control=control, damping=0.1)
+    losses = [optimizer.step(task) for _ in range(20)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("rule", FINITE)
+def test_gradient_averaging_works_with_every_rule(rule: str) -> None:
+    task = Regression()
+    optimizer = NaturalGradient(task.module, FixedGaussian(), rule=rule, gradient_averaging=0.8, damping=0.3)
+    losses = [optimizer.step(task) for _ in range(60)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_a_policy_stays_inside_its_trust_region_and_its_surrogate_falls() -> None:
+    module = policy((4, 16, 16), 2)
+    problem = Surrogate(module, Gaussian(), torch.randn(300, 4, dtype=torch.float64))
+    optimizer = NaturalGradient(module, Gaussian(), rule="geo", control=TrustRegion(max_kl=0.02))
+    before = optimizer.step(problem)
+    report = optimizer.report
+    assert float(problem.loss().detach()) < before
+    assert report.predicted_kl == pytest.approx(0.02)
+    assert report.actual_kl == pytest.approx(0.02, rel=0.1)
+    assert 0 < report.residual_after < report.residual_before
+    assert report.kappa == 1.0
+    assert 0 < report.angle < 90
+    assert report.correction_norm > 0
+
+
+class Mixed(nn.Module):
+    """An embedding, a recurrent cell and a norm before two Kronecker layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(6, 8)
+        self.cell = nn.GRUCell(8, 8)
+        self.norm = nn.LayerNorm(8)
+        self.hidden, self.head = nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, index: Tensor) -> Tensor:
+        word = self.embedding(index)
+        state = self.cell(word, self.cell(word))
+        return self.head(torch.tanh(self.hidden(self.norm(state))))
+
+
+@pytest.mark.parametrize("solver", ["kfac", "pcg", "cg"])
+@pytest.mark.parametrize("rule", ["ng", "geo"])
+def test_parameters_without_a_kronecker_form_train_too(rule: str, solver: str) -> None:
+    torch.manual_seed(0)
+    module, index = Mixed(), torch.arange(6)
+    target = torch.tensor([0, 1, 2, 0, 1, 2])
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(module(index), target)
+        loss.backward()
+        return loss
+
+    optimizer = NaturalGradient(module, Categorical(), rule=rule, solver=solver, control=TrustRegion(max_kl=0.05))
+    losses = [optimizer.step(closure) for _ in range(30)]
+    assert losses[-1] < 0.5 * losses[0]
+    assert optimizer.rejected == 0
+    assert all(not torch.equal(p, before[name]) for name, p in module.named_parameters())
+
+
+def test_convolutions_and_keyword_arguments() -> None:
+    torch.manual_seed(0)
+
+    class Image(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(36, 2))
+
+        def forward(self, *, image: Tensor, scale: float = 1.0) -> Tensor:
+            return self.body(scale * image)
+
+    module, x = Image(), torch.randn(40, 1, 5, 5)
+    t = (x.mean((1, 2, 3)) > 0).float().unsqueeze(1).repeat(1, 2)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.binary_cross_entropy_with_logits(module(image=x, scale=2.0), t)
+        loss.backward()
+        return loss
+
+    optimizer = NaturalGradient(module, Bernoulli(), control=TrustRegion(max_kl=0.05))
+    losses = [optimizer.step(closure) for _ in range(20)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_schedulers_and_zero_learning_rate() -> None:
+    task = Regression()
+    optimizer = NaturalGradient(task.module, FixedGaussian(), lr=0.1, control=Constant())
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.5**epoch)
+    for expected in (0.1, 0.05, 0.025):
+        optimizer.step(task)
+        assert optimizer.report.h == pytest.approx(expected)
+        scheduler.step()
+    optimizer.param_groups[0]["lr"] = 0.0
+    before = [p.detach().clone() for p in task.module.parameters()]
+    optimizer.step(task)
+    assert all(torch.equal(a, b) for a, b in zip(before, task.module.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rule", ["ng", "geof"])
+def test_state_survives_save_and_load_bit_for_bit(rule: str, dtype: torch.dtype) -> None:
+    """A run that is saved and loaded in the middle ends at the same bits as one that is not."""
+
+    def make() -> tuple[Regression, NaturalGradient]:
+        torch.manual_seed(0)
+        task = Regression(nn.Sequential(nn.Linear(1, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 1)), dtype)
+        settings = FactorSettings(inverse_every=3)
+        return task, NaturalGradient(
+            task.module, FixedGaussian(), rule=rule, gradient_averaging=0.5, factors=settings, seed=3
+        )
+
+    whole, whole_optimizer = make()
+    for _ in range(9):
+        whole_optimizer.step(whole)
+    first, first_optimizer = make()
+    for _ in range(4):
+        first_optimizer.step(first)
+    file = io.BytesIO()
+    torch.save({"module": first.module.state_dict(), "optimizer": first_optimizer.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    second, second_optimizer = make()
+    second.module.load_state_dict(saved["module"])
+    second_optimizer.load_state_dict(saved["optimizer"])
+    assert_equal(second_optimizer.state_dict(), first_optimizer.state_dict())
+    for _ in range(5):
+        second_optimizer.step(second)
+    assert_equal(second_optimizer.state_dict(), whole_optimizer.state_dict())
+    assert_equal(second.module.state_dict(), whole.module.state_dict())
+
+
+def assert_equal(a: object, b: object) -> None:
+    """Equal values in equal dtypes, all the way down."""
+    assert type(a) is type(b)
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        assert a.dtype == b.dtype
+        assert torch.equal(a, b)
+    elif isinstance(a, dict) and isinstance(b, dict):
+        assert list(a) == list(b)
+        for key in a:
+            assert_equal(a[key], b[key])
+    elif isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_equal(x, y)
+    else:
+        assert a == b
+
+
+def test_the_same_seed_twice_gives_the_same_bits() -> None:
+    ends = []
+    for _ in range(2):
+        task = Regression(dtype=torch.float32)
+        optimizer = NaturalGradient(task.module, FixedGaussian(), seed=7)
+        for _ in range(5):
+            optimizer.step(task)
+        ends.append(optimizer.geometry.network.layout.read())
+    assert torch.equal(*ends)
+
+
+def test_state_of_another_module_is_refused() -> None:
+    task, other = Regression(), Regression(nn.Linear(1, 1))
+    optimizer, foreign = (NaturalGradient(t.module, FixedGaussian()) for t in (task, other))
+    foreign.step(other)
+    with pytest.raises(ValueError, match="belongs to another module: ours has 31 parameters in 2 blocks"):
+        optimizer.load_state_dict(foreign.state_dict())
+    optimizer.step(task)
+
+
+def test_an_exception_in_the_closure_leaves_the_parameters_where_they_were() -> None:
+    task = Regression()
+    optimizer = NaturalGradient(task.module, FixedGaussian(), rule="mid")
+    before = optimizer.geometry.network.layout.read()
+    calls = iter(range(2))
+
+    def closure() -> Tensor:
+        if next(calls) == 1:  # at the midpoint
+            raise KeyboardInterrupt
+        return task()
+
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step(closure)
+    assert torch.equal(optimizer.geometry.network.layout.read(), before)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rule": "geodesic"}, "unknown rule 'geodesic': choose one of ng, mid, geo, geof, ng_exact, geo_exact"),
+        ({"solver": "lu"}, "unknown solver 'lu': choose one of kfac, pcg, cg, dense"),
+        ({"rule": "geo_exact"}, "rule 'geo_exact' needs solver 'dense'"),
+        ({"damping": -1.0}, "damping must be finite and not negative, not -1.0"),
+        ({"alpha": 2.0}, r"alpha must lie in \[-1, 1\], not 2.0"),
+        ({"gradient_averaging": 1.0}, r"gradient_averaging must lie in \[0, 1\)"),
+        ({"lr": -0.1}, "lr must be finite and not negative"),
+    ],
+)
+def test_wrong_arguments(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NaturalGradient(nn.Linear(1, 1), FixedGaussian(), **options)
+
+
+def test_wrong_use() -> None:
+    task = Regression()
+    optimizer = NaturalGradient(task.module, FixedGaussian())
+    with pytest.raises(ValueError, match="needs a closure"):
+        optimizer.step()
+    with pytest.raises(ValueError, match="must call the module"):
+        optimizer.step(lambda: torch.tensor(1.0))
+    with pytest.raises(ValueError, match="one parameter group"):
+        optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(1))]})
+    with pytest.raises(ValueError, match="no trainable parameters"):
+        NaturalGradient(nn.Tanh(), FixedGaussian())
+    assert "Kronecker, Linear" in optimizer.coverage()

@@ -1,0 +1,47 @@
+"""Benchmarks print what they promise; how fast things are is not tested."""
+
+import json
+
+import pytest
+
+from geonpg.scripts import bench, bench_trust_region, bench_update
+
+
+def run_json(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
+    assert bench.main([name, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert all(isinstance(value, float) for value in results.values())
+    return results
+
+
+def test_update(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(bench_update, "REPEATS", 1)
+    results = run_json("update", capsys)
+    expected = {f"update/{s}/{r}_over_ng" for s in ("kfac", "pcg") for r in ("ng", "mid", "geo", "geof")}
+    expected |= {f"update/kfac/{r}_over_adam" for r in ("ng", "mid", "geo", "geof")}
+    assert expected | {"update/fast_derivatives_speedup"} <= set(results)
+    assert results["update/pcg/ng_over_ng"] == 1
+    assert "x Adam" in bench_update.table(results)
+
+
+def test_trust_region(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the published correction overshoots, the calibrated one does not."""
+    monkeypatch.setattr(bench_trust_region, "SEEDS", range(1))
+    results = run_json("trust-region", capsys)
+    for solver in ("kfac", "pcg"):
+        for rule in ("ng", "mid", "geo", "geof", "geo-published"):
+            for kl in ("0.01", "0.03", "0.1", "0.3"):
+                assert results[f"trust/{solver}/{rule}/{kl}"] > 0
+    assert results["trust/kfac/residual_calibrated"] <= 0.9
+    assert results["trust/kfac/kappa"] > 0.05
+    assert results["trust-trained/kfac/residual_published"] > 1 > results["trust-trained/kfac/residual_calibrated"]
+    assert results["trust/pcg/ng/0.1"] > results["trust/pcg/geo/0.1"]
+    assert "predicted KL" in bench_trust_region.table(results)
+
+
+def test_an_unknown_benchmark_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        bench.main(["speed"])
+    assert stopped.value.code == 2
+    printed = capsys.readouterr().err
+    assert all(name in printed for name in bench.BENCHES)
