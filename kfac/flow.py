@@ -13,6 +13,14 @@ class StepFailure(ArithmeticError):
     """A number that a step needs is not finite, or a matrix it needs cannot be inverted."""
 
 
+def solve_dense(matrix: Tensor, b: Tensor) -> Tensor:
+    """matrix^-1 b; a singular matrix fails the step."""
+    x, info = torch.linalg.solve_ex(matrix, b)
+    if int(info) != 0:
+        raise StepFailure("the metric is singular")
+    return x
+
+
 class Flow(ABC):
     """Velocity, acceleration and the measures of length that a step needs."""
 
@@ -61,13 +69,13 @@ class DenseFlow(Flow):
         self._gradient, self._metric_derivative = grad(loss), jacfwd(metric)
 
     def velocity(self, y: Tensor) -> Tensor:
-        return -torch.linalg.solve(self._metric(y), self._gradient(y))
+        return -solve_dense(self._metric(y), self._gradient(y))
 
     def acceleration(self, y: Tensor, v: Tensor) -> Tensor:
         derivative = self._metric_derivative(y)  # [i, j, k]: d_k g_ij
         along = torch.einsum("njk,j,k->n", derivative, v, v)
         across = torch.einsum("jkn,j,k->n", derivative, v, v)
-        return torch.linalg.solve(self._metric(y), along - 0.5 * across)
+        return solve_dense(self._metric(y), along - 0.5 * across)
 
     def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         return self.velocity(y), self.acceleration(y, v)

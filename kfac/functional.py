@@ -125,7 +125,8 @@ Curve = Callable[[Tensor], Tensor]  # of one real number
 
 def forward_mode(curve: Curve, t: Tensor) -> tuple[Tensor, Tensor]:
     """The curve's value and derivative at t."""
-    return jvp(curve, (t,), (torch.ones_like(t),))
+    value, derivative, *_ = jvp(curve, (t,), (torch.ones_like(t),))
+    return value, derivative
 
 
 def reverse_mode(curve: Curve) -> Curve:
@@ -147,6 +148,8 @@ def reverse_mode(curve: Curve) -> Curve:
 
 class Functional(Linearisation):
     """Any module at one point: reverse mode by autograd, forward mode by `torch.func`."""
+
+    vectorises = True
 
     def __init__(self, network: Network, y: Tensor, call: Call) -> None:
         self.network, self.y, self.call, self.size = network, y, call, network.layout.size

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 from .families import Family
 from .taylor import Linearisation
@@ -61,4 +62,4 @@ class Metric:
     def dense(self) -> Tensor:
         """g as a matrix [size, size]: for small models and for tests."""
         basis = torch.eye(self.at.size, dtype=self.at.z.dtype, device=self.at.z.device)
-        return torch.stack([self.product(e) for e in basis])
+        return vmap(self.product)(basis) if self.at.vectorises else torch.stack([self.product(e) for e in basis])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Generator, Tensor
@@ -70,6 +71,10 @@ class Point:
         return self._fisher.solve(self.memory.factors, b)
 
     def dense(self) -> Tensor:
+        return self._dense
+
+    @cached_property
+    def _dense(self) -> Tensor:
         g = self.metric.dense()
         g.diagonal().add_(self._damping)
         return g

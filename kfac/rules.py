@@ -14,7 +14,7 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from .control import Controller, Move
-from .flow import Flow
+from .flow import Flow, StepFailure
 
 # What a rule remembers of its last step: the displacement over the step size that produced it.
 Memory = Tensor | None
@@ -111,12 +111,14 @@ class ExactGeodesic(Rule):
 
 
 def integrate(field: Callable[[Tensor], Tensor], start: Tensor, time: float) -> Tensor:
-    """Follow dy/dt = field(y) from `start` for `time`."""
+    """Follow dy/dt = field(y) from `start` for `time`; fails where the solution ends before that."""
 
     def numpy_field(_: float, y: np.ndarray) -> np.ndarray:
         return field(torch.from_numpy(y).to(start.dtype)).numpy()
 
     solution = solve_ivp(numpy_field, (0.0, time), start.double().numpy(), method="DOP853", rtol=RTOL, atol=ATOL)
+    if not solution.success:
+        raise StepFailure(f"the ODE solver stopped: {solution.message}")
     return torch.from_numpy(solution.y[:, -1]).to(start.dtype)
 
 

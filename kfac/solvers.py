@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .choice import require
+from .flow import solve_dense
 
 
 class System(Protocol):
@@ -74,10 +75,10 @@ class DenseSolver(Solver):
         return False
 
     def solve(self, system: System, b: Tensor) -> Tensor:
-        return torch.linalg.solve(system.dense(), b)
+        return solve_dense(system.dense(), b)
 
     def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        x, y = torch.linalg.solve(system.dense(), torch.stack([b, c], 1)).unbind(1)
+        x, y = solve_dense(system.dense(), torch.stack([b, c], 1)).unbind(1)
         return x, y
 
 

@@ -31,6 +31,7 @@ class Linearisation(ABC):
 
     z: Tensor
     size: int
+    vectorises: bool  # may its passes run under torch.func.vmap?
 
     @abstractmethod
     def first(self, v: Tensor) -> Tensor:
@@ -213,6 +214,8 @@ def plan_of(module: nn.Module, prefix: str = "") -> list[Step] | None:
 
 class FeedForward(Linearisation):
     """A chain of written-out layers at one point."""
+
+    vectorises = False  # it accumulates in place
 
     def __init__(self, plan: Sequence[Step], layout: Layout, y: Tensor, x: Tensor) -> None:
         self.plan, self.layout, self.size = plan, layout, layout.size

@@ -121,7 +121,7 @@ def follow(method: str, chart: Chart, task: Task, tick: Tick) -> Trajectory:
     for _ in range(task.steps):
         try:
             move, last = rule.step(flow, y, control, last)
-        except (StepFailure, RuntimeError):  # the latter is torch's, for a metric that is singular
+        except StepFailure:
             break
         y = move.y
         if not move.accepted or not bool((y > 0).all()):

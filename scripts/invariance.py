@@ -31,7 +31,8 @@ class Scale:
 
     iterations: int = 20
     divisions: tuple[int, ...] = (5, 10, 20, 40, 80)
-    predicted_kl: tuple[float, ...] = tuple(10.0**k for k in range(-9, -1))
+    # closer together where slopes are fitted
+    predicted_kl: tuple[float, ...] = tuple(10.0**k for k in (-8, -7.5, -7, -6.5, -6, -5, -4, -3, -2))
     batches: int = 2
     batch_size: int = 400
 

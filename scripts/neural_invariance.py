@@ -15,18 +15,17 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 from torch.nn.utils.parametrize import register_parametrization
 
-from geonpg.kfac import RULES, Constant, FactorSettings, Gaussian, KroneckerFisher, Rule, Solver
+from geonpg.kfac import RULES, SOLVERS, Constant, FactorSettings, Gaussian, KroneckerFisher, Rule
 from geonpg.kfac.flow import StepFailure
 from geonpg.kfac.functional import Call, Network
 from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
-from geonpg.kfac.solvers import System
 from geonpg.scripts.artifacts import Cell, Table
 from geonpg.scripts.gamma import Tick
 from geonpg.scripts.orders import METHODS, fitted_slope
 from geonpg.scripts.policy_batch import PolicyBatch, record_batch
 
-# Slopes are fitted up to this predicted KL: undamped steps are long in the directions that the outputs hardly feel,
-# and beyond it some batches have left the range of small steps.
+# Slopes are fitted up to this predicted KL. It was set after looking at three batches: undamped steps are long in the
+# directions that the outputs hardly feel, and beyond it some batches have left the range of small steps.
 FIT_UP_TO = 1e-6
 # A KL below this is rounding.
 ROUNDING = 1e-27
@@ -84,42 +83,11 @@ OTHERS = (
 )
 
 
-class FactoredDense(Solver):
-    """The exact metric as a matrix, factored once per point; `vmap` makes it in one pass.
-
-    It remembers where every rule begins, and the last point that a rule visited on its way.
-    """
-
-    def __init__(self) -> None:
-        self._known: list[tuple[System, Tensor]] = []
-
-    @property
-    def uses_factors(self) -> bool:
-        return False
-
-    def _factor(self, system: System, size: int) -> Tensor:
-        for known, factor in self._known:
-            if known is system:
-                return factor
-        metric = torch.func.vmap(system.product)(torch.eye(size, dtype=torch.float64))
-        factor, failed = torch.linalg.cholesky_ex(metric)
-        if failed:
-            raise StepFailure("the metric is not positive definite")
-        self._known = [*self._known[:1], (system, factor)]
-        return factor
-
-    def solve(self, system: System, b: Tensor) -> Tensor:
-        return torch.cholesky_solve(b.unsqueeze(1), self._factor(system, len(b))).squeeze(1)
-
-    def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        return self.solve(system, b), self.solve(system, c)
-
-
 class PolicyFlow:
     """A policy's natural-gradient flow on the recorded batch; the loss is -E[ratio * advantage]."""
 
     def __init__(self, policy: nn.Sequential, batch: PolicyBatch) -> None:
-        # not written out: `vmap` over the metric's columns has no fast path through in-place products
+        # not written out: only then can the metric's columns be made in one pass
         self.family, self.network = Gaussian(), Network(policy, written_out=False)
         self.call = Call((batch.observations,))
         self.start = self.network.layout.read()
@@ -131,7 +99,7 @@ class PolicyFlow:
             loss = -(ratio * batch.advantages).mean()
             return float(loss.detach()), torch.autograd.grad(loss, leaf)[0]
 
-        geometry = Geometry(self.network, KroneckerFisher(policy, self.family, FactorSettings()), FactoredDense())
+        geometry = Geometry(self.network, KroneckerFisher(policy, self.family, FactorSettings()), SOLVERS["dense"])
         self.flow = NetworkFlow(geometry, Batch(self.call, evaluate), FlowMemory(), 0.0, Generator())
 
     def outputs(self, y: Tensor) -> Tensor:
@@ -168,10 +136,14 @@ class PolicyStudy:
         """How many step sizes are small enough to fit a slope."""
         return sum(kl <= FIT_UP_TO * (1 + 1e-9) for kl in self.predicted_kl)
 
-    def slope(self, parameterisation: str, method: str) -> float:
+    def usable(self, parameterisation: str, method: str) -> list[tuple[float, float]]:
+        """The pairs of h and KL that a slope is fitted to."""
         pairs = zip(self.h, self.kl[parameterisation][method][: self.fitted()], strict=False)
-        usable = [(h, kl) for h, kl in pairs if kl > ROUNDING]
-        return fitted_slope([h for h, _ in usable], [kl for _, kl in usable])
+        return [(h, kl) for h, kl in pairs if kl > ROUNDING]
+
+    def slope(self, parameterisation: str, method: str) -> float:
+        pairs = self.usable(parameterisation, method)
+        return fitted_slope([h for h, _ in pairs], [kl for _, kl in pairs])
 
     @property
     def linear(self) -> dict[str, list[float]]:
@@ -213,19 +185,22 @@ def policy_table(studies: Sequence[PolicyStudy]) -> Table:
     predicted = studies[0].predicted_kl
     shown = (studies[0].fitted() - 1, len(predicted) - 1)
     ends = [f"KL at predicted {predicted[i]:g}" for i in shown]
-    rows: list[list[Cell]] = [
-        [name, m, study.batch, study.slope(name, m), 2 * RULES[m].order + 2, *(study.kl[name][m][i] for i in shown)]
-        for name in (other.name for other in OTHERS if other is not LINEAR)
-        for m in METHODS
-        for study in studies
-    ]
+
+    def row(name: str, method: str, study: PolicyStudy) -> list[Cell]:
+        slope, points = study.slope(name, method), len(study.usable(name, method))
+        kl = study.kl[name][method]
+        return [name, method, study.batch, slope, 2 * RULES[method].order + 2, points, *(kl[i] for i in shown)]
+
+    names = [other.name for other in OTHERS if other is not LINEAR]
     return Table(
         "policy_slopes",
         f"Neural policy: KL between the policies after one update, against {REFERENCE.name}",
-        ("parameterisation", "method", "batch", "slope", "expected", *ends),
-        rows,
-        f"Slope of log KL over log h up to a predicted KL of {FIT_UP_TO:g}; no damping. geof is compared after its"
-        " second step, because its first is a geo step. nan: no finite step.",
+        ("parameterisation", "method", "batch", "slope", "expected", "points", *ends),
+        [row(name, method, study) for name in names for method in METHODS for study in studies],
+        f"Slope of log KL over log h up to a predicted KL of {FIT_UP_TO:g}, a limit set after looking: beyond it some"
+        " batches have left the range of small steps, as the last column shows. No damping. geof is compared after its"
+        " second step, because its first is a geo step. points: how many step sizes the slope is fitted to, those whose"
+        f" KL is above rounding ({ROUNDING:g}). nan: no finite step.",
     )
 
 

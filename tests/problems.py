@@ -1,5 +1,6 @@
 """Small policies and their flows, for tests."""
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 def policy(sizes: tuple[int, ...] = (4, 6, 5), actions: int = 2, seed: int = 0) -> nn.Sequential:
     torch.manual_seed(seed)
     layers: list[nn.Module] = []
-    for i, o in zip(sizes, sizes[1:], strict=False):
+    for i, o in pairwise(sizes):
         layers += [nn.Linear(i, o), nn.Tanh()]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], actions), FreeLogStd(actions, -0.2)).double()
 

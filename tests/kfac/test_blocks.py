@@ -58,13 +58,9 @@ def test_kronecker_block(name: str) -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_one_position_of_one_case_is_exact(name: str) -> None:
     """For a single case and output position, A (x) D is the outer product of the gradient itself."""
-    layer, inputs, _ = LAYERS[name]
-    layer = layer.double()
-    if isinstance(layer, nn.Conv2d):
-        inputs = (1, 2, 3, 3) if layer.bias is None else (1, 2, 2, 2)
-    else:
-        inputs = (1, 4)
-    x = torch.randn(inputs, dtype=torch.float64)
+    layer = LAYERS[name][0].double()
+    one_position = {"conv": (1, 2, 2, 2), "conv, no bias, dilated": (1, 2, 3, 3)}
+    x = torch.randn(one_position.get(name, (1, 4)), dtype=torch.float64)
     s = layer(x)
     d = torch.randn_like(s)
     gradient = torch.cat([g.reshape(-1) for g in torch.autograd.grad(s, list(layer.parameters()), d)])

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from geonpg.kfac import RULES, Constant, DenseFlow, Rule
+from geonpg.kfac.flow import StepFailure
 
 FINITE = {name: rule for name, rule in RULES.items() if rule.order < math.inf}
 TIME, STEPS = 0.4, (8, 16, 32, 64)
@@ -118,3 +119,19 @@ def test_first_step_of_geof_is_a_geo_step_and_the_next_uses_the_displacement_ove
     second, _ = geof.step(PLAIN, first.y, Constant(lr=0.03), memory)
     v, a = PLAIN.velocity(first.y), PLAIN.acceleration(first.y, memory)
     assert torch.allclose(second.y, first.y + 0.03 * v - 0.5 * 0.03**2 * a)
+
+
+def test_a_solution_that_ends_early_fails_the_step() -> None:
+    """dy/dt = y^2 from 1 is infinite at t = 1; the solver's last point is no answer."""
+    explosive = DenseFlow(lambda y: -(y**3).sum() / 3, lambda y: torch.eye(1, dtype=torch.float64))
+    start = torch.ones(1, dtype=torch.float64)
+    move, _ = RULES["ng_exact"].step(explosive, start, Constant(lr=2.0), None)
+    assert not move.accepted
+    move, _ = RULES["ng_exact"].step(explosive, start, Constant(lr=0.5), None)
+    assert float(move.y) == pytest.approx(2.0)
+
+
+def test_a_singular_metric_fails_the_step() -> None:
+    flat = DenseFlow(lambda y: y.sum(), lambda y: torch.zeros(2, 2, dtype=torch.float64))
+    with pytest.raises(StepFailure, match="the metric is singular"):
+        RULES["ng"].step(flat, START, Constant(), None)

@@ -1,0 +1,24 @@
+"""The README's code runs, and does what the text beside it says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_example_trains() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert len(blocks) == 1
+    result = subprocess.run([sys.executable, "-c", blocks[0]], capture_output=True, text=True, check=True)
+    last = result.stdout.splitlines()[-1]
+    accuracy = re.search(r"epoch 4: .*accuracy ([\d.]+)", last)
+    assert accuracy is not None
+    assert float(accuracy[1]) > 0.95
+
+
+def test_every_file_it_names_exists() -> None:
+    for text in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
+        for link in re.findall(r"\]\((?!http)([^)#]+)\)", text.read_text()):
+            assert (text.parent / link).exists(), f"{text.name} links to {link}"
