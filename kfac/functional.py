@@ -24,6 +24,14 @@ class Call:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Watched:
+    """What the module was called with, and the values of a written-out plan's layers in the first call."""
+
+    calls: list[Call] = field(default_factory=list)
+    values: list[Tensor] = field(default_factory=list)
+
+
 @contextmanager
 def recording(layers: dict[str, nn.Module]) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:
     """Inside, every call of a layer leaves its input and output behind; afterwards no hook remains."""
@@ -112,12 +120,35 @@ class Network:
             return self.evaluate(y, call)
         return FeedForward(self.plan, self.layout, y, x).z
 
-    def linearise(self, y: Tensor, call: Call) -> Linearisation:
+    def linearise(self, y: Tensor, call: Call, values: Sequence[Tensor] = ()) -> Linearisation:
+        """The network at y; `values` are those watched there, and save a forward pass."""
         x = self._written_out_input(call)
         if x is None or self.plan is None:
             return Functional(self, y, call)
+        usable = values if all(value.dtype == y.dtype for value in values) else ()
         with torch.no_grad():
-            return FeedForward(self.plan, self.layout, y, x)
+            return FeedForward(self.plan, self.layout, y, x, usable)
+
+    @contextmanager
+    def watching(self) -> Iterator[Watched]:
+        """Inside, calls of the module are noted; afterwards no hook remains."""
+        watched = Watched()
+
+        def note_call(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            watched.calls.append(Call(args, kwargs))
+
+        def note_value(_: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            if len(watched.calls) == 1:
+                watched.values.append(output.detach())
+
+        leaves = {id(step.module): step.module for step in self.plan or []}
+        handles = [self.module.register_forward_pre_hook(note_call, with_kwargs=True)]
+        handles += [leaf.register_forward_hook(note_value) for leaf in leaves.values()]
+        try:
+            yield watched
+        finally:
+            for handle in handles:
+                handle.remove()
 
 
 Curve = Callable[[Tensor], Tensor]  # of one real number

@@ -1,6 +1,6 @@
 """The natural-gradient flow of a network on one batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,10 +32,14 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Batch:
-    """One update's data: a call of the module, and loss and gradient as functions of the parameters."""
+    """One update's data: a call of the module, and loss and gradient as functions of the parameters.
+
+    `values` are the layers' values at the base point, where they are known.
+    """
 
     call: Call
     evaluate: Callable[[Tensor], tuple[float, Tensor]]
+    values: Sequence[Tensor] = ()
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,9 @@ class NetworkFlow(Flow):
         if not is_finite(gradient):
             raise StepFailure("the gradient is not finite")
         geometry = self.geometry
-        metric = Metric(geometry.network.linearise(y, self.batch.call), geometry.fisher.family, geometry.alpha)
+        values = self.batch.values if self.base is None else ()
+        at = geometry.network.linearise(y, self.batch.call, values)
+        metric = Metric(at, geometry.fisher.family, geometry.alpha)
         decay, seen = geometry.gradient_averaging, self.memory.seen + 1
         past = gradient.new_zeros(()) if self.memory.gradient is None else self.memory.gradient
         average = decay * past + (1 - decay) * gradient

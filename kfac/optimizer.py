@@ -2,8 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from .control import Controller, Move, TrustRegion
 from .families import Family
 from .fisher import FactorMemory, FactorSettings, KroneckerFisher
 from .flow import StepFailure
-from .functional import Call, Network
+from .functional import Network
 from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from .rules import RULES, Memory
 from .solvers import SOLVERS, DenseSolver, Solver
@@ -137,9 +136,9 @@ class NaturalGradient(torch.optim.Optimizer):
                 loss = closure()
             return float(loss.detach() if isinstance(loss, Tensor) else loss), layout.gradient()
 
-        with watching(self.module) as calls:
+        with self.geometry.network.watching() as watched:
             first = run()
-        require(len(calls) > 0, "the closure must call the module that NaturalGradient was given")
+        require(len(watched.calls) > 0, "the closure must call the module that NaturalGradient was given")
 
         def evaluate(y: Tensor) -> tuple[float, Tensor]:
             if y is start:
@@ -147,7 +146,7 @@ class NaturalGradient(torch.optim.Optimizer):
             layout.write(y)
             return run()
 
-        batch = Batch(calls[0], evaluate)
+        batch = Batch(watched.calls[0], evaluate, watched.values)
         return start, first[0], NetworkFlow(self.geometry, batch, self.memory, self.damping, self.generator)
 
     def _finish(self, flow: NetworkFlow, start: Tensor, move: Move, last: Memory) -> None:
@@ -196,21 +195,6 @@ class NaturalGradient(torch.optim.Optimizer):
         gradient, statistics = state["gradient"], state["statistics"]
         fits = (gradient is None or gradient.numel() == size) and (not statistics or len(statistics) == blocks)
         require(fits, f"this optimiser state belongs to another module: ours has {size} parameters in {blocks} blocks")
-
-
-@contextmanager
-def watching(module: nn.Module) -> Iterator[list[Call]]:
-    """Inside, the arguments of every call of the module are noted."""
-    calls: list[Call] = []
-
-    def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        calls.append(Call(args, kwargs))
-
-    handle = module.register_forward_pre_hook(note, with_kwargs=True)
-    try:
-        yield calls
-    finally:
-        handle.remove()
 
 
 def report_of(flow: NetworkFlow, start: Tensor, move: Move) -> Report:

@@ -91,9 +91,9 @@ class LayerAt(ABC):
 class LinearAt(LayerAt):
     """s = W a + b."""
 
-    def __init__(self, a: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, a: Tensor, weight: Tensor, bias: Tensor | None, value: Tensor | None) -> None:
         self.a, self.weight, self.has_bias = a, weight, bias is not None
-        self.value = F.linear(a, weight, bias)
+        self.value = F.linear(a, weight, bias) if value is None else value
 
     def first(self, r: Tensor | None, v: Directions) -> Tensor:
         out = F.linear(self.a, *v)
@@ -122,9 +122,9 @@ class LinearAt(LayerAt):
 class ActivationAt(LayerAt):
     """a = phi(s)."""
 
-    def __init__(self, s: Tensor, activation: Activation) -> None:
+    def __init__(self, s: Tensor, activation: Activation, value: Tensor | None) -> None:
         self.s, self.activation = s, activation
-        self.value = activation.value(s)
+        self.value = activation.value(s) if value is None else value
 
     @cached_property
     def slope(self) -> Tensor:
@@ -160,9 +160,9 @@ class ActivationAt(LayerAt):
 class FreeLogStdAt(LayerAt):
     """[mean, log std], the second half a free parameter."""
 
-    def __init__(self, mean: Tensor, log_std: Tensor) -> None:
+    def __init__(self, mean: Tensor, log_std: Tensor, value: Tensor | None) -> None:
         self.mean = mean
-        self.value = torch.cat([mean, log_std.expand_as(mean)], -1)
+        self.value = torch.cat([mean, log_std.expand_as(mean)], -1) if value is None else value
 
     def first(self, r: Tensor | None, v: Directions) -> Tensor:
         moved = torch.zeros_like(self.mean) if r is None else r
@@ -186,11 +186,15 @@ class FreeLogStdAt(LayerAt):
 
 @dataclass(frozen=True)
 class Step:
-    """One layer of a feed-forward plan: its name, its number of parameters, how to evaluate it."""
+    """One layer of a feed-forward plan: its name, its module, its number of parameters, how to evaluate it.
+
+    `at` takes the input, the parameters and, where it is known already, the value.
+    """
 
     name: str
+    module: nn.Module
     parameters: int
-    at: Callable[[Tensor, Sequence[Tensor]], LayerAt]
+    at: Callable[[Tensor, Sequence[Tensor], Tensor | None], LayerAt]
 
 
 def plan_of(module: nn.Module, prefix: str = "") -> list[Step] | None:
@@ -205,11 +209,11 @@ def plan_of(module: nn.Module, prefix: str = "") -> list[Step] | None:
     name = prefix.removesuffix(".")
     if type(module) is nn.Linear:
         with_bias = module.bias is not None
-        return [Step(name, 1 + with_bias, lambda a, p: LinearAt(a, p[0], p[1] if with_bias else None))]
+        return [Step(name, module, 1 + with_bias, lambda a, p, s: LinearAt(a, p[0], p[1] if with_bias else None, s))]
     if type(module) is FreeLogStd:
-        return [Step(name, 1, lambda mean, p: FreeLogStdAt(mean, p[0]))]
+        return [Step(name, module, 1, lambda mean, p, z: FreeLogStdAt(mean, p[0], z))]
     activation = activation_of(module)
-    return None if activation is None else [Step(name, 0, lambda s, p: ActivationAt(s, activation))]
+    return None if activation is None else [Step(name, module, 0, lambda s, p, a: ActivationAt(s, activation, a))]
 
 
 class FeedForward(Linearisation):
@@ -217,11 +221,15 @@ class FeedForward(Linearisation):
 
     vectorises = False  # it accumulates in place
 
-    def __init__(self, plan: Sequence[Step], layout: Layout, y: Tensor, x: Tensor) -> None:
+    def __init__(
+        self, plan: Sequence[Step], layout: Layout, y: Tensor, x: Tensor, values: Sequence[Tensor] = ()
+    ) -> None:
+        """`values` are the layers' values, if the network has just been run at y on x."""
         self.plan, self.layout, self.size = plan, layout, layout.size
+        known = values if len(values) == len(plan) else [None] * len(plan)
         self.layers: list[LayerAt] = []
-        for step, parameters in zip(plan, self._per_layer(y), strict=True):
-            self.layers.append(step.at(x, parameters))
+        for step, parameters, value in zip(plan, self._per_layer(y), known, strict=True):
+            self.layers.append(step.at(x, parameters, value))
             x = self.layers[-1].value
         self.z = x
 

@@ -11,7 +11,7 @@ from geonpg.kfac import NaturalGradient, TrustRegion
 from geonpg.kfac.functional import Call, Network
 from geonpg.scripts.policy_problem import FAMILY, Bandit, actor
 
-RULES, SOLVERS, REPEATS = ("ng", "mid", "geo", "geof"), ("kfac", "pcg"), 40
+RULES, SOLVERS, REPEATS = ("ng", "mid", "geo", "geof"), ("kfac", "pcg"), 100
 
 
 def adam_step() -> Callable[[], object]:

@@ -156,6 +156,36 @@ def test_convolutions_and_keyword_arguments() -> None:
     assert losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.parametrize("activation", [nn.Tanh(), nn.ReLU(inplace=True), nn.ELU(inplace=True)], ids=str)
+def test_values_seen_in_the_closure_are_those_of_the_network(activation: nn.Module) -> None:
+    """The forward pass is not run again; what it left behind gives the same metric to the last bit."""
+    task = Regression(nn.Sequential(nn.Linear(1, 10), activation, nn.Linear(10, 10), activation, nn.Linear(10, 1)))
+    optimizer = NaturalGradient(task.module, FixedGaussian())
+    start, _, flow = optimizer.flow(task)
+    network, v = optimizer.geometry.network, torch.randn_like(start)
+    assert len(flow.batch.values) == 5
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in task.module.modules())
+    seen, fresh = flow.at(start).metric.at, network.linearise(start, flow.batch.call)
+    for a, b in zip(seen.second(v), fresh.second(v), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_closure_that_calls_the_module_twice() -> None:
+    """The metric is measured on the inputs of the first call."""
+    task = Regression()
+
+    def closure() -> Tensor:
+        loss = task()
+        task.module(task.x[:3])
+        return loss
+
+    optimizer = NaturalGradient(task.module, FixedGaussian())
+    _, _, flow = optimizer.flow(closure)
+    assert flow.batch.call.args[0] is task.x
+    assert [len(value) for value in flow.batch.values] == [60, 60, 60]
+    assert optimizer.step(closure) > optimizer.step(closure)
+
+
 def test_schedulers_and_zero_learning_rate() -> None:
     task = Regression()
     optimizer = NaturalGradient(task.module, FixedGaussian(), lr=0.1, control=Constant())
