@@ -1,0 +1,204 @@
+"""HalfCheetah, Swimmer, Hopper, Walker2d, Ant, Humanoid, HumanoidStandup."""
+
+from typing import Any
+
+import numpy as np
+
+from .task import Actions, Array, Fields, Flags, Task, joints, never, squares
+
+
+class Locomotion(Task):
+    """Forward velocity, control cost, and observations that may leave the first positions out."""
+
+    skipped = 1  # positions that `exclude_current_positions_from_observation` leaves out
+
+    def __init__(self, reference: Any) -> None:
+        super().__init__(reference)
+        excluded = getattr(reference, "_exclude_current_positions_from_observation", True)
+        self.first = self.skipped if excluded else 0
+
+    def positions(self, now: Fields) -> Array:
+        return now["qpos"][:, self.first :]
+
+    def velocity(self, mark: Array, x: Array) -> Array:
+        return (x - mark) / self.dt
+
+    def control_cost(self, controls: Actions) -> Actions:
+        return self.env._ctrl_cost_weight * squares(controls)
+
+    def healthy_reward(self, healthy: Flags) -> Array:
+        """Version 4 pays a task that ends when unhealthy for its last step too."""
+        paid = healthy if self.v5 else healthy | self.env._terminate_when_unhealthy
+        return paid * float(self.env._healthy_reward)
+
+    def ended(self, healthy: Flags) -> Flags:
+        return ~healthy & self.env._terminate_when_unhealthy
+
+
+class Runner(Locomotion):
+    """Forward velocity minus control cost, and no end but the time limit."""
+
+    def views(self, data: Any) -> Fields:
+        return joints(data)
+
+    def observe(self, now: Fields) -> Array:
+        return np.concatenate((self.positions(now), now["qvel"]), axis=1)
+
+    def mark(self, now: Fields) -> Array:
+        return now["qpos"][:, 0].copy()
+
+    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
+        forward = self.env._forward_reward_weight * self.velocity(mark, now["qpos"][:, 0])
+        return forward - self.control_cost(actions), never(now)
+
+
+class HalfCheetah(Runner):
+    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        return self.gaussian_start(rng, self.env._reset_noise_scale)
+
+
+class Swimmer(Runner):
+    skipped = 2
+
+    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        return self.uniform_start(rng, self.env._reset_noise_scale)
+
+
+class Upright(Locomotion):
+    """Hopper and Walker2d: the torso must stay in a range of heights and angles."""
+
+    def views(self, data: Any) -> Fields:
+        return joints(data)
+
+    def observe(self, now: Fields) -> Array:
+        return np.concatenate((self.positions(now), np.clip(now["qvel"], -10, 10)), axis=1)
+
+    def mark(self, now: Fields) -> Array:
+        return now["qpos"][:, 0].copy()
+
+    def healthy(self, now: Fields) -> Flags:
+        z, angle = now["qpos"][:, 1], now["qpos"][:, 2]
+        (min_z, max_z), (min_angle, max_angle) = self.env._healthy_z_range, self.env._healthy_angle_range
+        upright = (min_z < z) & (z < max_z) & (min_angle < angle) & (angle < max_angle)
+        return upright & self.states_in_range(now)
+
+    def states_in_range(self, now: Fields) -> Flags:
+        """Hopper also bounds every other coordinate."""
+        if not hasattr(self.env, "_healthy_state_range"):
+            return ~never(now)
+        low, high = self.env._healthy_state_range
+        state = np.concatenate((now["qpos"][:, 2:], now["qvel"]), axis=1)
+        return np.logical_and(low < state, state < high).all(1)
+
+    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
+        healthy = self.healthy(now)
+        forward = self.env._forward_reward_weight * self.velocity(mark, now["qpos"][:, 0])
+        return forward + self.healthy_reward(healthy) - self.control_cost(actions), self.ended(healthy)
+
+    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        return self.uniform_start(rng, self.env._reset_noise_scale)
+
+
+class Ant(Locomotion):
+    skipped = 2
+
+    def __init__(self, reference: Any) -> None:
+        super().__init__(reference)
+        self.torso = reference.data.body(getattr(reference, "_main_body", "torso")).id
+        self.pays_contacts = self.v5 or reference._use_contact_forces
+        self.contact_forces = self.pays_contacts
+        # the world body's forces are left out of version 5's observation
+        shown = reference._include_cfrc_ext_in_observation if self.v5 else reference._use_contact_forces
+        self.forces_from = (6 if self.v5 else 0) if shown else None
+
+    def views(self, data: Any) -> Fields:
+        contacts = {"cfrc_ext": data.cfrc_ext} if self.pays_contacts else {}
+        return {**joints(data), "torso": data.xpos[self.torso], **contacts}
+
+    def clipped_forces(self, now: Fields) -> Array:
+        return np.clip(now["cfrc_ext"], *self.env._contact_force_range)
+
+    def observe(self, now: Fields) -> Array:
+        parts = [self.positions(now), now["qvel"]]
+        if self.forces_from is not None:
+            parts.append(self.clipped_forces(now)[:, self.forces_from :])
+        return np.concatenate(parts, axis=1)
+
+    def mark(self, now: Fields) -> Array:
+        return now["torso"][:, 0].copy()
+
+    def healthy(self, now: Fields) -> Flags:
+        finite = np.isfinite(now["qpos"]).all(1) & np.isfinite(now["qvel"]).all(1)
+        low, high = self.env._healthy_z_range
+        return finite & (low <= now["qpos"][:, 2]) & (now["qpos"][:, 2] <= high)
+
+    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
+        healthy, forward = self.healthy(now), self.velocity(mark, now["torso"][:, 0])
+        if self.v5:
+            forward = forward * self.env._forward_reward_weight
+        costs = self.control_cost(actions)
+        if self.pays_contacts:
+            costs = costs + self.env._contact_cost_weight * squares(self.clipped_forces(now))
+        return forward + self.healthy_reward(healthy) - costs, self.ended(healthy)
+
+    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        return self.gaussian_start(rng, self.env._reset_noise_scale)
+
+
+class Humanlike(Locomotion):
+    """The long observation of Humanoid and HumanoidStandup: inertias, velocities and forces of every body."""
+
+    skipped = 2
+
+    def __init__(self, reference: Any) -> None:
+        super().__init__(reference)
+        self.contact_forces = True
+        # version 5 leaves out the world body and the free joint, which are always zero
+        width = {"cinert": 10, "cvel": 6, "qfrc_actuator": 6, "cfrc_ext": 6}
+        shown = [n for n in width if not self.v5 or getattr(reference, f"_include_{n}_in_observation") is True]
+        self.shown = {name: width[name] if self.v5 else 0 for name in shown}
+
+    def views(self, data: Any) -> Fields:
+        names = ("cinert", "cvel", "qfrc_actuator", "cfrc_ext", "xipos")
+        return {**joints(data), **{name: getattr(data, name) for name in names}}
+
+    def observe(self, now: Fields) -> Array:
+        long = [now[name][:, start:] for name, start in self.shown.items()]
+        return np.concatenate((self.positions(now), now["qvel"], *long), axis=1)
+
+
+class Humanoid(Humanlike):
+    def mark(self, now: Fields) -> Array:
+        """The x coordinate of the centre of mass."""
+        mass = self.env.model.body_mass
+        moments = np.einsum("b,nbj->nj", mass, now["xipos"].reshape(-1, len(mass), 3))
+        return (moments / mass.sum())[:, 0].copy()
+
+    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
+        low, high = self.env._healthy_z_range
+        healthy = (low < now["qpos"][:, 2]) & (now["qpos"][:, 2] < high)
+        forward = self.env._forward_reward_weight * self.velocity(mark, self.mark(now))
+        costs = self.control_cost(actions.astype(np.float64))
+        if self.v5:
+            contact = self.env._contact_cost_weight * squares(now["cfrc_ext"])
+            costs = costs + np.clip(contact, *self.env._contact_cost_range)
+        return forward + self.healthy_reward(healthy) - costs, self.ended(healthy)
+
+    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        return self.uniform_start(rng, self.env._reset_noise_scale)
+
+
+class HumanoidStandup(Humanlike):
+    def mark(self, now: Fields) -> Array:
+        return np.zeros(len(now["qpos"]))  # the reward looks at the present only
+
+    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
+        env, ctrl = self.env, squares(actions.astype(np.float64))
+        height, impact = now["qpos"][:, 2] / env.model.opt.timestep, squares(now["cfrc_ext"])
+        if self.v5:
+            impact = np.clip(env._impact_cost_weight * impact, *env._impact_cost_range)
+            return height - env._ctrl_cost_weight * ctrl - impact + 1, never(now)
+        return height - 0.1 * ctrl - np.minimum(0.5e-6 * impact, 10) + 1, never(now)
+
+    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        return self.uniform_start(rng, self.env._reset_noise_scale if self.v5 else 0.01)

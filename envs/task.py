@@ -1,0 +1,71 @@
+"""What a MuJoCo environment computes around the physics, for many environments at once.
+
+Each task reads its constants off one gymnasium environment, the reference, so that keywords and defaults are
+gymnasium's own; and it repeats gymnasium's arithmetic operation by operation, so that results are equal to the
+last bit. Shapes: states and observations [n, ...], rewards and flags [n].
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Actions = NDArray[Any]  # float32 or float64: costs are computed in the dtype that came
+Flags = NDArray[np.bool_]
+Fields = dict[str, Array]  # MjData's arrays, one row per environment
+
+
+class Task(ABC):
+    """One environment's observation, reward, termination and reset."""
+
+    def __init__(self, reference: Any) -> None:
+        self.env = reference
+        self.dt: float = reference.dt
+        self.v5 = type(reference).__module__.endswith("_v5")
+        # Does it look at contact forces, which take a call of mj_rnePostConstraint after the step?
+        self.contact_forces = False
+
+    @abstractmethod
+    def views(self, data: Any) -> Fields:
+        """The arrays of one MjData that the task reads."""
+
+    @abstractmethod
+    def observe(self, now: Fields) -> Array:
+        """Observations of the present state, in memory of their own."""
+
+    @abstractmethod
+    def mark(self, now: Fields) -> Array:
+        """What the next step's reward will compare with, in memory of its own: [n]."""
+
+    @abstractmethod
+    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
+        """Rewards and terminations of a step."""
+
+    @abstractmethod
+    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """A fresh qpos and qvel."""
+
+    def uniform_start(self, rng: np.random.Generator, noise: float) -> tuple[Array, Array]:
+        """Uniform noise on positions and velocities."""
+        qpos = self.env.init_qpos + rng.uniform(low=-noise, high=noise, size=self.env.model.nq)
+        return qpos, self.env.init_qvel + rng.uniform(low=-noise, high=noise, size=self.env.model.nv)
+
+    def gaussian_start(self, rng: np.random.Generator, noise: float) -> tuple[Array, Array]:
+        """Uniform noise on positions, normal noise on velocities."""
+        qpos = self.env.init_qpos + rng.uniform(low=-noise, high=noise, size=self.env.model.nq)
+        return qpos, self.env.init_qvel + noise * rng.standard_normal(self.env.model.nv)
+
+
+def joints(data: Any) -> Fields:
+    return {"qpos": data.qpos, "qvel": data.qvel}
+
+
+def never(now: Fields) -> Flags:
+    return np.zeros(len(now["qpos"]), dtype=np.bool_)
+
+
+def squares(x: Actions) -> Actions:
+    """Sum of squares of every row, in its own dtype."""
+    return np.square(x).sum(1)
