@@ -1,8 +1,7 @@
 """Reacher, InvertedPendulum, InvertedDoublePendulum."""
 
-from typing import Any
-
 import numpy as np
+from mujoco.batch import Batch
 
 from .task import Actions, Array, Fields, Flags, Task, joints, never, squares
 
@@ -10,8 +9,13 @@ from .task import Actions, Array, Fields, Flags, Task, joints, never, squares
 class Reacher(Task):
     """Version 4 pays for the distance before the step, version 5 for the one after it."""
 
-    def views(self, data: Any) -> Fields:
-        return {**joints(data), "fingertip": data.body("fingertip").xpos, "target": data.body("target").xpos}
+    def fields(self, batch: Batch) -> Fields:
+        positions, body = batch.bind("xpos"), self.env.data.body
+        return {
+            **joints(batch),
+            "fingertip": positions[:, body("fingertip").id],
+            "target": positions[:, body("target").id],
+        }
 
     def observe(self, now: Fields) -> Array:
         theta, towards = now["qpos"][:, :2], now["fingertip"] - now["target"]
@@ -42,8 +46,8 @@ class Reacher(Task):
 
 
 class InvertedPendulum(Task):
-    def views(self, data: Any) -> Fields:
-        return joints(data)
+    def fields(self, batch: Batch) -> Fields:
+        return joints(batch)
 
     def observe(self, now: Fields) -> Array:
         return np.concatenate((now["qpos"], now["qvel"]), axis=1)
@@ -66,8 +70,9 @@ def square_by_pow(x: Array) -> Array:
 
 
 class InvertedDoublePendulum(Task):
-    def views(self, data: Any) -> Fields:
-        return {**joints(data), "tip": data.site_xpos[0], "qfrc_constraint": data.qfrc_constraint}
+    def fields(self, batch: Batch) -> Fields:
+        tip, forces = batch.bind("site_xpos")[:, 0], batch.bind("qfrc_constraint")
+        return {**joints(batch), "tip": tip, "qfrc_constraint": forces}
 
     def observe(self, now: Fields) -> Array:
         forces = np.clip(now["qfrc_constraint"], -10, 10)

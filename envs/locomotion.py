@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
+from mujoco.batch import Batch
 
-from .task import Actions, Array, Fields, Flags, Task, joints, never, squares
+from .task import Actions, Array, Fields, Flags, Task, contact_forces, flat, joints, never, squares
 
 
 class Locomotion(Task):
@@ -38,8 +39,8 @@ class Locomotion(Task):
 class Runner(Locomotion):
     """Forward velocity minus control cost, and no end but the time limit."""
 
-    def views(self, data: Any) -> Fields:
-        return joints(data)
+    def fields(self, batch: Batch) -> Fields:
+        return joints(batch)
 
     def observe(self, now: Fields) -> Array:
         return np.concatenate((self.positions(now), now["qvel"]), axis=1)
@@ -67,8 +68,8 @@ class Swimmer(Runner):
 class Upright(Locomotion):
     """Hopper and Walker2d: the torso must stay in a range of heights and angles."""
 
-    def views(self, data: Any) -> Fields:
-        return joints(data)
+    def fields(self, batch: Batch) -> Fields:
+        return joints(batch)
 
     def observe(self, now: Fields) -> Array:
         return np.concatenate((self.positions(now), np.clip(now["qvel"], -10, 10)), axis=1)
@@ -105,15 +106,14 @@ class Ant(Locomotion):
     def __init__(self, reference: Any) -> None:
         super().__init__(reference)
         self.torso = reference.data.body(getattr(reference, "_main_body", "torso")).id
-        self.pays_contacts = self.v5 or reference._use_contact_forces
-        self.contact_forces = self.pays_contacts
+        self.contact_forces = self.v5 or reference._use_contact_forces
         # the world body's forces are left out of version 5's observation
         shown = reference._include_cfrc_ext_in_observation if self.v5 else reference._use_contact_forces
         self.forces_from = (6 if self.v5 else 0) if shown else None
 
-    def views(self, data: Any) -> Fields:
-        contacts = {"cfrc_ext": data.cfrc_ext} if self.pays_contacts else {}
-        return {**joints(data), "torso": data.xpos[self.torso], **contacts}
+    def fields(self, batch: Batch) -> Fields:
+        contacts = {"cfrc_ext": contact_forces(batch)} if self.contact_forces else {}
+        return {**joints(batch), "torso": batch.bind("xpos")[:, self.torso], **contacts}
 
     def clipped_forces(self, now: Fields) -> Array:
         return np.clip(now["cfrc_ext"], *self.env._contact_force_range)
@@ -137,7 +137,7 @@ class Ant(Locomotion):
         if self.v5:
             forward = forward * self.env._forward_reward_weight
         costs = self.control_cost(actions)
-        if self.pays_contacts:
+        if self.contact_forces:
             costs = costs + self.env._contact_cost_weight * squares(self.clipped_forces(now))
         return forward + self.healthy_reward(healthy) - costs, self.ended(healthy)
 
@@ -158,9 +158,9 @@ class Humanlike(Locomotion):
         shown = [n for n in width if not self.v5 or getattr(reference, f"_include_{n}_in_observation") is True]
         self.shown = {name: width[name] if self.v5 else 0 for name in shown}
 
-    def views(self, data: Any) -> Fields:
-        names = ("cinert", "cvel", "qfrc_actuator", "cfrc_ext", "xipos")
-        return {**joints(data), **{name: getattr(data, name) for name in names}}
+    def fields(self, batch: Batch) -> Fields:
+        names = ("cinert", "cvel", "qfrc_actuator", "xipos")
+        return {**joints(batch), **{name: flat(batch, name) for name in names}, "cfrc_ext": contact_forces(batch)}
 
     def observe(self, now: Fields) -> Array:
         long = [now[name][:, start:] for name, start in self.shown.items()]

@@ -1,28 +1,29 @@
-"""Many MuJoCo environments, stepped natively in threads, identical to gymnasium's to the last bit."""
+"""Many MuJoCo environments, stepped natively in threads, identical to gymnasium's to the last bit.
+
+The physics of all environments is one `mujoco.batch.Batch`: MuJoCo's own threads step the simulations without the
+interpreter, and their states are rows of one array.
+"""
 
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import gymnasium
 import mujoco
 import numpy as np
 from gymnasium.utils import seeding
+from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
 
 from .balance import InvertedDoublePendulum, InvertedPendulum, Reacher
-from .gather import Gather
 from .locomotion import Ant, HalfCheetah, Humanoid, HumanoidStandup, Swimmer, Upright
-from .pool import Job, Pool
-from .task import Array, Fields, Flags, Task
+from .task import Array, Flags, Task
 
 TASKS: dict[str, type[Task]] = {
     f"gymnasium.envs.mujoco.{module}_{version}:{name}Env": task
@@ -62,66 +63,45 @@ class Transition:
 class MujocoVecEnv(VecEnv):
     """`n_envs` environments of one gymnasium MuJoCo id, with gymnasium's own keywords.
 
-    One compiled model, one MjData each; `threads` threads (one per core by default) call mj_step without the
-    interpreter lock, everything around the physics is vectorised numpy. The number of threads changes no result.
+    `threads` threads (one per core by default) run the physics; everything around it is vectorised numpy. The number
+    of threads changes no result.
     """
 
     def __init__(
-        self, env_id: str, n_envs: int = 1, *, threads: int | None = None, render_mode: str | None = None, **kwargs: Any
+        self, env_id: str, n_envs: int = 1, *, threads: int = 0, render_mode: str | None = None, **kwargs: Any
     ) -> None:
         if n_envs < 1:
             raise ValueError(f"n_envs must be at least 1, not {n_envs}")
+        if threads < 0:
+            raise ValueError(f"threads must be positive, or 0 for one per core, not {threads}")
         self.wrapped = gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True, **kwargs)
         spec = self.wrapped.spec
-        if spec is None or spec.entry_point not in TASKS:
+        if spec is None or str(spec.entry_point) not in TASKS:
             raise ValueError(f"{env_id} has no native implementation: make_vec() falls back to SB3's environments")
         self.reference: Any = self.wrapped.unwrapped
         self.task = TASKS[str(spec.entry_point)](self.reference)
-        self.model = self.reference.model
-        self.data = [mujoco.MjData(self.model) for _ in range(n_envs)]
+        # contact forces are computed from a simulation's whole MjData, so it must have one of its own
+        self.batch = Batch(self.reference.model, n_envs, threads, persistent=self.task.contact_forces)
         self.render_index = 0
         self._limit = spec.max_episode_steps or np.iinfo(np.int64).max
-        self._memory(n_envs)
-        self._pool = Pool([self._job(data) for data in self.data], threads or os.cpu_count() or 1)
+        self._now, self._controls = self.task.fields(self.batch), self.batch.bind("ctrl")
+        self._mark, self._returns = np.zeros(n_envs), np.zeros(n_envs)
+        self._lengths = np.zeros(n_envs, dtype=np.int64)
         self._generators = [seeding.np_random()[0] for _ in range(n_envs)]
         self._started = time.time()
         super().__init__(n_envs, self.wrapped.observation_space, self.wrapped.action_space)
-
-    def _memory(self, n_envs: int) -> None:
-        """Buffers, and the views of all environments' fields side by side."""
-        views = [self.task.views(data) for data in self.data]
-        self._gather = Gather([list(view.values()) for view in views])
-        self._controls = Gather([[data.ctrl] for data in self.data])
-        sizes = [array.size for array in views[0].values()]
-        stops = np.cumsum(sizes)
-        self._columns = {n: slice(b - s, b) for n, s, b in zip(views[0], sizes, stops, strict=True)}
-        self._buffer = np.empty((n_envs, stops[-1]))
-        self._now = self._fields(self._buffer)
-        self._mark = np.zeros(n_envs)
-        self._returns = np.zeros(n_envs)
-        self._lengths = np.zeros(n_envs, dtype=np.int64)
-
-    def _fields(self, rows: Array) -> Fields:
-        return {name: rows[:, columns] for name, columns in self._columns.items()}
-
-    def _job(self, data: Any) -> Job:
-        step = partial(mujoco.mj_step, self.model, data, self.reference.frame_skip)
-        if not self.task.contact_forces:
-            return step
-
-        def step_with_forces() -> None:
-            step()
-            mujoco.mj_rnePostConstraint(self.model, data)
-
-        return step_with_forces
 
     # stepping
 
     def advance(self, actions: NDArray[Any]) -> Transition:
         """One step of every environment; those whose episode ends begin another at once."""
-        self._controls.write(actions)
-        self._pool.run()
-        self._gather.read(self._buffer)
+        self._controls[:] = actions
+        try:
+            self.batch.step(nstep=self.reference.frame_skip)
+        except SimulationError as error:
+            raise RuntimeError(f"environment {error.ids[0]} failed while stepping: {error}") from error
+        if self.task.contact_forces:
+            self._measure_contacts()
         rewards, terminated = self.task.judge(self._mark, self._now, actions)
         observations = self.task.observe(self._now)
         self._mark = self.task.mark(self._now)
@@ -134,14 +114,24 @@ class MujocoVecEnv(VecEnv):
             observations[ended] = self._restart(ended)
         return Transition(observations, rewards, terminated, truncated, ended, final, returns, lengths)
 
+    def _measure_contacts(self) -> None:
+        """As gymnasium does after every step; the batch itself computes no contact forces."""
+        model, data = self.reference.model, self.reference.data
+        for i, forces in enumerate(self._now["cfrc_ext"]):
+            self.batch.get_data(i, data)
+            mujoco.mj_rnePostConstraint(model, data)
+            forces[:] = data.cfrc_ext.reshape(-1)
+
     def _restart(self, which: NDArray[np.intp]) -> Array:
         """New episodes in some environments; returns their first observations."""
+        self.batch.reset(which, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
+        qpos, qvel = self.batch.bind("qpos"), self.batch.bind("qvel")
         for i in which:
-            data = self.data[i]
-            mujoco.mj_resetData(self.model, data)
-            data.qpos[:], data.qvel[:] = self.task.initial(self._generators[i])
-            mujoco.mj_forward(self.model, data)
-        now = self._fields(self._gather.read_rows(which))
+            qpos[i], qvel[i] = self.task.initial(self._generators[i])
+        self.batch.forward(which)
+        if self.task.contact_forces:
+            self._now["cfrc_ext"][which] = 0  # computed after a step only
+        now = {name: field[which] for name, field in self._now.items()}
         self._mark[which] = self.task.mark(now)
         self._returns[which] = 0
         self._lengths[which] = 0
@@ -149,7 +139,7 @@ class MujocoVecEnv(VecEnv):
 
     def step_async(self, actions: NDArray[Any]) -> None:
         actions = np.asarray(actions)
-        expected = (self.num_envs, self.model.nu)
+        expected = (self.num_envs, self.reference.model.nu)
         if actions.shape != expected:
             raise ValueError(f"actions must have shape {expected}, not {actions.shape}")
         if not math.isfinite(actions.sum()):
@@ -183,18 +173,14 @@ class MujocoVecEnv(VecEnv):
         return self._restart(np.arange(self.num_envs))
 
     def close(self) -> None:
-        self._pool.close()
         self.wrapped.close()
 
     # state
 
     def get_state(self) -> dict[str, Any]:
         """Everything that decides how the environments go on: arrays, and the generators' states."""
-        physics = np.empty((self.num_envs, mujoco.mj_stateSize(self.model, PHYSICS)))
-        for row, data in zip(physics, self.data, strict=True):
-            mujoco.mj_getState(self.model, data, row, PHYSICS)
         return {
-            "physics": physics,
+            "physics": self.batch.state.copy(),
             "mark": self._mark.copy(),
             "returns": self._returns.copy(),
             "lengths": self._lengths.copy(),
@@ -203,12 +189,11 @@ class MujocoVecEnv(VecEnv):
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go on from `get_state()`, bit for bit."""
-        expected = (self.num_envs, mujoco.mj_stateSize(self.model, PHYSICS))
-        if np.shape(state["physics"]) != expected:
-            raise ValueError(f"this state has shape {np.shape(state['physics'])}, these environments need {expected}")
-        for row, data in zip(np.asarray(state["physics"]), self.data, strict=True):
-            mujoco.mj_setState(self.model, data, row, PHYSICS)
-        self._mark = np.array(state["mark"])
+        shape, expected = np.shape(state["physics"]), self.batch.state.shape
+        if shape != expected:
+            raise ValueError(f"this state has shape {shape}, these environments need {expected}")
+        self.batch.state[:] = state["physics"]
+        self._mark = np.array(state["mark"], dtype=np.float64)
         self._returns[:] = state["returns"]
         self._lengths[:] = state["lengths"]
         for generator, saved in zip(self._generators, state["generators"], strict=True):
@@ -218,13 +203,17 @@ class MujocoVecEnv(VecEnv):
 
     @contextmanager
     def _as(self, index: int) -> Iterator[Any]:
-        """Inside, the reference environment is the one of this index."""
-        own = self.reference.data, self.reference._np_random
-        self.reference.data, self.reference._np_random = self.data[index], self._generators[index]
-        try:
-            yield self.wrapped
-        finally:
-            self.reference.data, self.reference._np_random = own
+        """Inside, gymnasium's environment is in the state of ours; what is changed of it there is taken over."""
+        model, data, row = self.reference.model, self.reference.data, self.batch.state[index]
+        mujoco.mj_setState(model, data, row, PHYSICS)
+        mujoco.mj_forward(model, data)
+        before, after = np.empty_like(row), np.empty_like(row)
+        mujoco.mj_getState(model, data, before, PHYSICS)
+        self.reference._np_random = self._generators[index]
+        yield self.wrapped
+        mujoco.mj_getState(model, data, after, PHYSICS)
+        if not np.array_equal(before, after):
+            row[:] = after
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         found = []
@@ -256,7 +245,5 @@ class MujocoVecEnv(VecEnv):
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
         """The picture of one environment, `render_index`."""
-        data = self.reference.data
-        mujoco.mj_copyData(data, self.model, self.data[self.render_index])
-        mujoco.mj_forward(self.model, data)
-        return [self.wrapped.render()]
+        with self._as(self.render_index) as env:
+            return [env.render()]

@@ -9,12 +9,13 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Actions = NDArray[Any]  # float32 or float64: costs are computed in the dtype that came
 Flags = NDArray[np.bool_]
-Fields = dict[str, Array]  # MjData's arrays, one row per environment
+Fields = dict[str, Array]  # MjData's arrays, one row per simulation
 
 
 class Task(ABC):
@@ -24,12 +25,12 @@ class Task(ABC):
         self.env = reference
         self.dt: float = reference.dt
         self.v5 = type(reference).__module__.endswith("_v5")
-        # Does it look at contact forces, which take a call of mj_rnePostConstraint after the step?
+        # Does it look at contact forces, which take a call of their own after every step?
         self.contact_forces = False
 
     @abstractmethod
-    def views(self, data: Any) -> Fields:
-        """The arrays of one MjData that the task reads."""
+    def fields(self, batch: Batch) -> Fields:
+        """The arrays that the task reads, live: they follow the simulations."""
 
     @abstractmethod
     def observe(self, now: Fields) -> Array:
@@ -58,8 +59,18 @@ class Task(ABC):
         return qpos, self.env.init_qvel + noise * rng.standard_normal(self.env.model.nv)
 
 
-def joints(data: Any) -> Fields:
-    return {"qpos": data.qpos, "qvel": data.qvel}
+def joints(batch: Batch) -> Fields:
+    return {"qpos": batch.bind("qpos"), "qvel": batch.bind("qvel")}
+
+
+def flat(batch: Batch, name: str) -> Array:
+    """A field with several rows per simulation, as one: [n, entries]."""
+    return batch.bind(name).reshape(batch.nsim, -1)
+
+
+def contact_forces(batch: Batch) -> Array:
+    """Room for every body's external forces, which the vector environment fills in: [n, bodies * 6]."""
+    return np.zeros((batch.nsim, batch.model.nbody * 6))
 
 
 def never(now: Fields) -> Flags:
