@@ -1,5 +1,22 @@
-"""Vectorised MuJoCo environments at the speed of physics."""
+"""Vectorised MuJoCo environments at the speed of physics.
 
+The main path: `make_vec(id, n_envs)` in `make.py`; `MujocoVecEnv` in `mujoco.py` steps, `locomotion.py` and
+`balance.py` hold the tasks.
+"""
+
+from .make import is_native, make_vec
 from .mujoco import TASKS, MujocoVecEnv, Transition
+from .normalize import Moments, Normalize, frozen
+from .vector import GymVectorEnv
 
-__all__ = ["TASKS", "MujocoVecEnv", "Transition"]
+__all__ = [
+    "TASKS",
+    "GymVectorEnv",
+    "Moments",
+    "MujocoVecEnv",
+    "Normalize",
+    "Transition",
+    "frozen",
+    "is_native",
+    "make_vec",
+]

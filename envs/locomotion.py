@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from mujoco.batch import Batch
 
-from .task import Actions, Array, Fields, Flags, Task, contact_forces, flat, joints, never, squares
+from .task import Actions, Array, Fields, Flags, Task, contact_forces, flat, joints, never, squares, within
 
 
 class Locomotion(Task):
@@ -27,17 +27,22 @@ class Locomotion(Task):
     def control_cost(self, controls: Actions) -> Actions:
         return self.env._ctrl_cost_weight * squares(controls)
 
-    def healthy_reward(self, healthy: Flags) -> Array:
+    def healthy_reward(self, healthy: Flags) -> Array | float:
         """Version 4 pays a task that ends when unhealthy for its last step too."""
-        paid = healthy if self.v5 else healthy | self.env._terminate_when_unhealthy
-        return paid * float(self.env._healthy_reward)
+        reward = float(self.env._healthy_reward)
+        always = self.env._terminate_when_unhealthy and not self.v5
+        return reward if always else np.multiply(healthy, reward, dtype=np.float64)
 
     def ended(self, healthy: Flags) -> Flags:
-        return ~healthy & self.env._terminate_when_unhealthy
+        return ~healthy if self.env._terminate_when_unhealthy else np.zeros_like(healthy)
 
 
 class Runner(Locomotion):
     """Forward velocity minus control cost, and no end but the time limit."""
+
+    def __init__(self, reference: Any) -> None:
+        super().__init__(reference)
+        self.joints_only = True
 
     def fields(self, batch: Batch) -> Fields:
         return joints(batch)
@@ -65,31 +70,36 @@ class Swimmer(Runner):
         return self.uniform_start(rng, self.env._reset_noise_scale)
 
 
+SPEED_LIMIT = np.array(10.0)
+
+
 class Upright(Locomotion):
     """Hopper and Walker2d: the torso must stay in a range of heights and angles."""
+
+    def __init__(self, reference: Any) -> None:
+        super().__init__(reference)
+        self.joints_only = True
+        self.low, self.high = np.array([reference._healthy_z_range, reference._healthy_angle_range]).T
+        self.others = getattr(reference, "_healthy_state_range", None)  # Hopper bounds its other coordinates too
 
     def fields(self, batch: Batch) -> Fields:
         return joints(batch)
 
     def observe(self, now: Fields) -> Array:
-        return np.concatenate((self.positions(now), np.clip(now["qvel"], -10, 10)), axis=1)
+        return np.concatenate((self.positions(now), within(now["qvel"], -SPEED_LIMIT, SPEED_LIMIT)), axis=1)
 
     def mark(self, now: Fields) -> Array:
         return now["qpos"][:, 0].copy()
 
     def healthy(self, now: Fields) -> Flags:
-        z, angle = now["qpos"][:, 1], now["qpos"][:, 2]
-        (min_z, max_z), (min_angle, max_angle) = self.env._healthy_z_range, self.env._healthy_angle_range
-        upright = (min_z < z) & (z < max_z) & (min_angle < angle) & (angle < max_angle)
-        return upright & self.states_in_range(now)
+        torso = now["qpos"][:, 1:3]
+        inside = (self.low < torso) & (torso < self.high)
+        healthy = inside[:, 0] & inside[:, 1]
+        return healthy if self.others is None else healthy & self.others_healthy(now, *self.others)
 
-    def states_in_range(self, now: Fields) -> Flags:
-        """Hopper also bounds every other coordinate."""
-        if not hasattr(self.env, "_healthy_state_range"):
-            return ~never(now)
-        low, high = self.env._healthy_state_range
+    def others_healthy(self, now: Fields, low: float, high: float) -> Flags:
         state = np.concatenate((now["qpos"][:, 2:], now["qvel"]), axis=1)
-        return np.logical_and(low < state, state < high).all(1)
+        return np.logical_and.reduce((low < state) & (state < high), axis=1)
 
     def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
         healthy = self.healthy(now)

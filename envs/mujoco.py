@@ -4,16 +4,17 @@ The physics of all environments is one `mujoco.batch.Batch`: MuJoCo's own thread
 interpreter, and their states are rows of one array.
 """
 
+import inspect
 import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 import mujoco
 import numpy as np
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.utils import seeding
 from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
@@ -46,18 +47,31 @@ TASKS: dict[str, type[Task]] = {
 PHYSICS = mujoco.mjtState.mjSTATE_INTEGRATION
 
 
-@dataclass(frozen=True)
-class Transition:
+class Transition(NamedTuple):
     """One step of all environments. `observations` are already those of new episodes where one has ended."""
 
     observations: Array
     rewards: Array
     terminated: Flags
     truncated: Flags
-    ended: NDArray[np.intp]  # the environments whose episode has ended
-    final_observations: Array  # theirs, before the reset
-    returns: Array  # of the ended episodes
+    dones: Flags
+    ended: NDArray[np.intp]  # the environments whose episode has ended; what follows has one row for each of them
+    final_observations: Array
+    returns: Array
     lengths: NDArray[np.int64]
+
+
+NO_EPISODE_ENDED = np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64)
+
+
+def check_keywords(spec: EnvSpec, keywords: dict[str, Any]) -> None:
+    """A keyword that gymnasium's environment does not take dies here, with those that it takes."""
+    own = inspect.signature(load_env_creator(str(spec.entry_point))).parameters
+    legal = [name for name in own if name != "kwargs"]
+    legal += ["width", "height", "camera_id", "camera_name", "max_geom", "visual_options", "max_episode_steps"]
+    for keyword in keywords:
+        if keyword not in legal:
+            raise ValueError(f"{spec.id} takes no keyword {keyword!r}: choose one of {', '.join(legal)}")
 
 
 class MujocoVecEnv(VecEnv):
@@ -74,24 +88,24 @@ class MujocoVecEnv(VecEnv):
             raise ValueError(f"n_envs must be at least 1, not {n_envs}")
         if threads < 0:
             raise ValueError(f"threads must be positive, or 0 for one per core, not {threads}")
-        self.wrapped = gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True, **kwargs)
-        spec = self.wrapped.spec
-        if spec is None or str(spec.entry_point) not in TASKS:
+        spec = gymnasium.spec(env_id)
+        if str(spec.entry_point) not in TASKS:
             raise ValueError(f"{env_id} has no native implementation: make_vec() falls back to SB3's environments")
-        self.reference: Any = self.wrapped.unwrapped
+        check_keywords(spec, kwargs)
+        self.wrapped = gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True, **kwargs)
+        self.reference = cast(Any, self.wrapped.unwrapped)
         self.task = TASKS[str(spec.entry_point)](self.reference)
         # contact forces are computed from a simulation's whole MjData, so it must have one of its own
         self.batch = Batch(self.reference.model, n_envs, threads, persistent=self.task.contact_forces)
         self.render_index = 0
-        self._limit = spec.max_episode_steps or np.iinfo(np.int64).max
+        self._limit = getattr(self.wrapped.spec, "max_episode_steps", None) or np.iinfo(np.int64).max
+        self._blank = self.batch.state[0].copy()  # a simulation as mj_resetData leaves it
         self._now, self._controls = self.task.fields(self.batch), self.batch.bind("ctrl")
         self._mark, self._returns = np.zeros(n_envs), np.zeros(n_envs)
         self._lengths = np.zeros(n_envs, dtype=np.int64)
         self._generators = [seeding.np_random()[0] for _ in range(n_envs)]
         self._started = time.time()
         super().__init__(n_envs, self.wrapped.observation_space, self.wrapped.action_space)
-
-    # stepping
 
     def advance(self, actions: NDArray[Any]) -> Transition:
         """One step of every environment; those whose episode ends begin another at once."""
@@ -108,11 +122,13 @@ class MujocoVecEnv(VecEnv):
         self._lengths += 1
         self._returns += rewards
         truncated = self._lengths >= self._limit
-        ended = np.flatnonzero(terminated | truncated)
-        final, returns, lengths = observations[ended], self._returns[ended], self._lengths[ended]
-        if len(ended):
-            observations[ended] = self._restart(ended)
-        return Transition(observations, rewards, terminated, truncated, ended, final, returns, lengths)
+        dones = terminated | truncated
+        ended = dones.nonzero()[0]
+        if not len(ended):
+            return Transition(observations, rewards, terminated, truncated, dones, ended, *NO_EPISODE_ENDED)
+        episodes = observations[ended], self._returns[ended], self._lengths[ended]
+        observations[ended] = self._restart(ended)
+        return Transition(observations, rewards, terminated, truncated, dones, ended, *episodes)
 
     def _measure_contacts(self) -> None:
         """As gymnasium does after every step; the batch itself computes no contact forces."""
@@ -124,11 +140,11 @@ class MujocoVecEnv(VecEnv):
 
     def _restart(self, which: NDArray[np.intp]) -> Array:
         """New episodes in some environments; returns their first observations."""
-        self.batch.reset(which, stage=mujoco.mjtStage.mjSTAGE_NONE.value)
-        qpos, qvel = self.batch.bind("qpos"), self.batch.bind("qvel")
+        self.batch.state[which] = self._blank
         for i in which:
-            qpos[i], qvel[i] = self.task.initial(self._generators[i])
-        self.batch.forward(which)
+            self._now["qpos"][i], self._now["qvel"][i] = self.task.initial(self._generators[i])
+        if not self.task.joints_only:
+            self.batch.forward(which)
         if self.task.contact_forces:
             self._now["cfrc_ext"][which] = 0  # computed after a step only
         now = {name: field[which] for name, field in self._now.items()}
@@ -142,9 +158,10 @@ class MujocoVecEnv(VecEnv):
         expected = (self.num_envs, self.reference.model.nu)
         if actions.shape != expected:
             raise ValueError(f"actions must have shape {expected}, not {actions.shape}")
-        if not math.isfinite(actions.sum()):
-            for i in np.flatnonzero(~np.isfinite(actions).all(1)):
-                raise ValueError(f"the action of environment {i} is not finite: {actions[i].tolist()}")
+        # the cheap test first; it also fails for numbers whose square overflows
+        if not math.isfinite(np.vdot(actions, actions)) and not np.isfinite(actions).all():
+            i = int(np.argmin(np.isfinite(actions).all(1)))
+            raise ValueError(f"the action of environment {i} is not finite: {actions[i].tolist()}")
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
@@ -160,7 +177,7 @@ class MujocoVecEnv(VecEnv):
                     "t": round(time.time() - self._started, 6),
                 },
             }
-        return step.observations, step.rewards, step.terminated | step.truncated, infos
+        return step.observations, step.rewards, step.dones, infos
 
     def reset(self) -> Array:
         """New episodes everywhere; environments that `seed()` named get their generator anew."""
@@ -174,8 +191,6 @@ class MujocoVecEnv(VecEnv):
 
     def close(self) -> None:
         self.wrapped.close()
-
-    # state
 
     def get_state(self) -> dict[str, Any]:
         """Everything that decides how the environments go on: arrays, and the generators' states."""
@@ -198,8 +213,6 @@ class MujocoVecEnv(VecEnv):
         self._lengths[:] = state["lengths"]
         for generator, saved in zip(self._generators, state["generators"], strict=True):
             generator.bit_generator.state = saved
-
-    # what SB3 asks of its environments
 
     @contextmanager
     def _as(self, index: int) -> Iterator[Any]:
@@ -245,5 +258,5 @@ class MujocoVecEnv(VecEnv):
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
         """The picture of one environment, `render_index`."""
-        with self._as(self.render_index) as env:
-            return [env.render()]
+        with self._as(self.render_index):
+            return [self.reference.render()]

@@ -1,0 +1,50 @@
+"""One way to make a vector environment: ours where there is one, SB3's otherwise."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv
+
+from .mujoco import TASKS, MujocoVecEnv
+
+log = logging.getLogger(__name__)
+_told: set[str] = set()
+
+
+def is_native(env_id: str) -> bool:
+    """Is this one of gymnasium's MuJoCo environments that we step ourselves?"""
+    spec = gymnasium.registry.get(env_id)
+    return spec is not None and str(spec.entry_point) in TASKS and not spec.additional_wrappers
+
+
+def make_vec(
+    env: str | Callable[..., gymnasium.Env[Any, Any]],
+    n_envs: int = 1,
+    *,
+    seed: int | None = None,
+    threads: int = 0,
+    **kwargs: Any,
+) -> VecEnv:
+    """`n_envs` copies of an environment id, or of what a function makes, with the environment's own keywords.
+
+    gymnasium's MuJoCo ids run natively; anything else runs in SB3's DummyVecEnv with a Monitor, and a log line
+    says so once.
+    """
+    if isinstance(env, str) and is_native(env):
+        venv: VecEnv = MujocoVecEnv(env, n_envs, threads=threads, **kwargs)
+        if seed is not None:
+            venv.seed(seed)
+        return venv
+    if isinstance(env, str) and env not in gymnasium.registry and ":" not in env:
+        known = sorted(name for name in gymnasium.registry if is_native(name))
+        raise ValueError(
+            f"unknown environment {env!r}: choose one of {', '.join(known)}, or any id that gymnasium knows"
+        )
+    name = env if isinstance(env, str) else getattr(env, "__name__", str(env))
+    if name not in _told:
+        _told.add(name)
+        log.warning("%s has no native implementation: it runs in SB3's DummyVecEnv", name)
+    return make_vec_env(env, n_envs, seed=seed, env_kwargs=kwargs)

@@ -1,0 +1,143 @@
+"""Running normalisation of observations and scaling of rewards, batched, exact, and part of a run's state."""
+
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
+
+from .mujoco import MujocoVecEnv
+from .task import Array, Flags
+
+
+class Moments:
+    """Mean and variance of all rows seen so far, merged batch by batch without loss (Chan et al., 1979)."""
+
+    def __init__(self, size: int) -> None:
+        self.count = 0
+        self.mean = np.zeros(size)
+        self.squares = np.zeros(size)  # summed squared deviations from the mean
+
+    def update(self, rows: Array) -> None:
+        """Take in a batch of rows [n, size]."""
+        batch = Moments(rows.shape[1])
+        batch.count, batch.mean = len(rows), rows.mean(0)
+        batch.squares = np.square(rows - batch.mean).sum(0)
+        self.merge(batch)
+
+    def merge(self, other: "Moments") -> None:
+        """As if the other's rows had been seen here."""
+        total = self.count + other.count
+        if total == 0:
+            return
+        shift = other.mean - self.mean
+        self.mean = self.mean + shift * (other.count / total)
+        self.squares = self.squares + other.squares + np.square(shift) * (self.count * other.count / total)
+        self.count = total
+
+    @property
+    def variance(self) -> Array:
+        """Of the rows seen; one before any was."""
+        return self.squares / self.count if self.count else np.ones_like(self.mean)
+
+    def get_state(self) -> dict[str, Any]:
+        return {"count": self.count, "mean": self.mean.copy(), "squares": self.squares.copy()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.count = int(state["count"])
+        self.mean = np.array(state["mean"], dtype=np.float64)
+        self.squares = np.array(state["squares"], dtype=np.float64)
+
+
+class Normalize(VecEnvWrapper):
+    """Observations with mean zero and variance one, rewards divided by the deviation of their discounted sum.
+
+    The statistics move while `training` is true and stand still otherwise, for evaluation. Episode returns in
+    `info["episode"]` stay those of the task.
+    """
+
+    def __init__(
+        self,
+        venv: VecEnv,
+        *,
+        observations: bool = True,
+        rewards: bool = True,
+        gamma: float = 0.99,
+        clip: float = 10.0,
+        epsilon: float = 1e-8,
+    ) -> None:
+        super().__init__(venv)
+        shape = venv.observation_space.shape
+        if shape is None or len(shape) != 1:
+            raise ValueError(f"Normalize takes observations that are vectors, not {venv.observation_space}")
+        if not 0 <= gamma <= 1:
+            raise ValueError(f"gamma must lie in [0, 1], not {gamma}")
+        self.scales_observations, self.scales_rewards = observations, rewards
+        self.gamma, self.clip, self.epsilon = gamma, clip, epsilon
+        self.training = True
+        self.observation_moments, self.return_moments = Moments(shape[0]), Moments(1)
+        self._discounted = np.zeros(venv.num_envs)
+
+    def normalize_observations(self, observations: Array) -> Array:
+        if not self.scales_observations:
+            return observations
+        moments = self.observation_moments
+        scaled = (observations - moments.mean) / np.sqrt(moments.variance + self.epsilon)
+        return np.clip(scaled, -self.clip, self.clip)
+
+    def scale_rewards(self, rewards: Array) -> Array:
+        if not self.scales_rewards:
+            return rewards
+        deviation = float(np.sqrt(self.return_moments.variance[0] + self.epsilon))
+        return np.clip(rewards / deviation, -self.clip, self.clip)
+
+    def _learn(self, observations: Array, rewards: Array, dones: Flags) -> None:
+        self.observation_moments.update(observations)
+        self._discounted = self._discounted * self.gamma + rewards
+        self.return_moments.update(self._discounted[:, None])
+        self._discounted[dones] = 0
+
+    def reset(self) -> Array:
+        observations = np.asarray(self.venv.reset())
+        self._discounted[:] = 0
+        if self.training:
+            self.observation_moments.update(observations)
+        return self.normalize_observations(observations)
+
+    def step_wait(self) -> VecEnvStepReturn:
+        observations, rewards, dones, infos = self.venv.step_wait()
+        if self.training:
+            self._learn(np.asarray(observations), rewards, dones)
+        for info in infos:
+            if "terminal_observation" in info:
+                info["terminal_observation"] = self.normalize_observations(info["terminal_observation"])
+        return self.normalize_observations(np.asarray(observations)), self.scale_rewards(rewards), dones, infos
+
+    def get_state(self) -> dict[str, Any]:
+        """The statistics, and the environments' own state where they have one."""
+        own = {
+            "observations": self.observation_moments.get_state(),
+            "returns": self.return_moments.get_state(),
+            "discounted": self._discounted.copy(),
+        }
+        return own | ({"venv": self.venv.get_state()} if isinstance(self.venv, MujocoVecEnv) else {})
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        self.observation_moments.set_state(state["observations"])
+        self.return_moments.set_state(state["returns"])
+        self._discounted = np.array(state["discounted"], dtype=np.float64)
+        if isinstance(self.venv, MujocoVecEnv):
+            self.venv.set_state(state["venv"])
+
+    def copy_statistics(self, other: "Normalize") -> None:
+        """Take another's statistics, for evaluation on environments of one's own."""
+        self.observation_moments.set_state(other.observation_moments.get_state())
+        self.return_moments.set_state(other.return_moments.get_state())
+
+
+def frozen(venv: VecEnv, like: Normalize) -> Normalize:
+    """`venv` normalised with the statistics of `like`, which it will not change; rewards stay raw."""
+    normalized = Normalize(venv, observations=like.scales_observations, rewards=False, clip=like.clip)
+    normalized.copy_statistics(like)
+    normalized.training = False
+    return normalized

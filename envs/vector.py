@@ -1,0 +1,58 @@
+"""Our environments as a gymnasium vector environment."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from .mujoco import MujocoVecEnv
+from .task import Array
+
+
+class GymVectorEnv(VectorEnv[Array, NDArray[Any], NDArray[Any]]):
+    """A `MujocoVecEnv` behind gymnasium's interface; an episode that ends is followed by a new one in the same step.
+
+    The last observation of an ended episode is in `infos["final_obs"]`, its return and length in
+    `infos["episode"]`, each with a mask under the same name with an underscore.
+    """
+
+    def __init__(self, venv: MujocoVecEnv) -> None:
+        self.venv, self.num_envs = venv, venv.num_envs
+        self.metadata = {**venv.reference.metadata, "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.render_mode, self.spec = venv.reference.render_mode, venv.wrapped.spec
+        self.single_observation_space = venv.observation_space
+        self.single_action_space: gymnasium.Space[Any] = venv.action_space
+        self.observation_space = batch_space(venv.observation_space, self.num_envs)
+        self.action_space = batch_space(venv.action_space, self.num_envs)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Array, dict[str, Any]]:
+        if isinstance(seed, list):
+            self.venv._seeds = list(seed)
+        elif seed is not None:
+            self.venv.seed(seed)
+        return self.venv.reset(), {}
+
+    def step(self, actions: NDArray[Any]) -> tuple[Array, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+        self.venv.step_async(actions)
+        step = self.venv.advance(np.asarray(actions))
+        infos: dict[str, Any] = {}
+        if len(step.ended):
+            final = np.full(self.num_envs, None, dtype=object)
+            returns, lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, dtype=np.int64)
+            for k, i in enumerate(step.ended):
+                final[i] = step.final_observations[k]
+            returns[step.ended], lengths[step.ended] = step.returns, step.lengths
+            infos = {"final_obs": final, "_final_obs": step.dones}
+            infos |= {"episode": {"r": returns, "l": lengths}, "_episode": step.dones}
+        return step.observations, step.rewards, step.terminated, step.truncated, infos
+
+    def render(self) -> tuple[Any, ...] | None:
+        return tuple(self.venv.get_images())
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self.venv.close()

@@ -1,0 +1,36 @@
+"""Which environment one gets."""
+
+import gymnasium
+import pytest
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from geonpg.envs import MujocoVecEnv, is_native, make_vec
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+def test_native_where_there_is_one() -> None:
+    venv = make_vec("Walker2d-v4", 3, seed=0, ctrl_cost_weight=0.5)
+    assert isinstance(venv, MujocoVecEnv)
+    assert venv.get_attr("_ctrl_cost_weight") == [0.5] * 3
+    first = venv.reset()
+    assert (make_vec("Walker2d-v4", 3, seed=0, ctrl_cost_weight=0.5).reset() == first).all()
+
+
+def test_anything_else_falls_back_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        assert isinstance(make_vec("Acrobot-v1", 2, seed=0), DummyVecEnv)
+    assert caplog.text.count("Acrobot-v1 has no native implementation: it runs in SB3's DummyVecEnv") == 1
+
+    def wrapped() -> gymnasium.Env:
+        return gymnasium.wrappers.RescaleAction(gymnasium.make("HalfCheetah-v5"), -2, 2)
+
+    assert isinstance(make_vec(wrapped, 2), DummyVecEnv)
+    assert caplog.text.count("wrapped has no native implementation") == 1
+
+
+def test_unknown_environments_get_the_known_ones_named() -> None:
+    with pytest.raises(ValueError, match=r"unknown environment 'Walker3d-v4': choose one of Ant-v4, .*Walker2d-v5"):
+        make_vec("Walker3d-v4")
+    assert not is_native("CartPole-v1")
+    assert is_native("HumanoidStandup-v5")

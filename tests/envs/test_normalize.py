@@ -1,0 +1,121 @@
+"""Running normalisation: exact statistics, freezing, state."""
+
+import numpy as np
+import pytest
+from stable_baselines3.common.env_util import make_vec_env
+
+from geonpg.envs import Moments, MujocoVecEnv, Normalize, frozen
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+def test_moments_are_those_of_all_rows() -> None:
+    rows = np.random.default_rng(0).normal(1e6, 3.0, size=(1000, 4))  # a large mean: naive sums would lose it
+    moments = Moments(4)
+    assert np.array_equal(moments.variance, np.ones(4))
+    for batch in np.split(rows, [1, 10, 300, 301, 999]):
+        moments.update(batch)
+    assert moments.count == 1000
+    assert np.allclose(moments.mean, rows.mean(0), rtol=1e-14)
+    assert np.allclose(moments.variance, rows.var(0), rtol=1e-10)
+
+
+def test_merging_is_the_same_as_seeing_everything() -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    left, right, whole = Moments(2), Moments(2), Moments(2)
+    left.update(rows[:37])
+    right.update(rows[37:])
+    whole.update(rows)
+    left.merge(right)
+    assert left.count == whole.count
+    assert np.allclose(left.mean, whole.mean, rtol=1e-13)
+    assert np.allclose(left.squares, whole.squares, rtol=1e-13)
+    empty = Moments(2)
+    empty.merge(Moments(2))
+    assert empty.count == 0
+
+
+def driven(steps: int = 200) -> tuple[Normalize, list[np.ndarray], list[np.ndarray]]:
+    """A normalised Hopper, and the raw observations and rewards of an identical one."""
+    normalized, raw = Normalize(MujocoVecEnv("Hopper-v4", 3)), MujocoVecEnv("Hopper-v4", 3)
+    normalized.seed(0)
+    raw.seed(0)
+    normalized.reset()
+    observations, rewards = [raw.reset()], []
+    for actions in np.random.default_rng(0).uniform(-1, 1, size=(steps, 3, 3)).astype(np.float32):
+        normalized.step(actions)
+        o, r, _, _ = raw.step(actions)
+        observations.append(o)
+        rewards.append(r)
+    return normalized, observations, rewards
+
+
+def test_observations_are_normalised_with_the_statistics_of_all_steps() -> None:
+    normalized, observations, _ = driven()
+    rows = np.concatenate(observations)
+    assert normalized.observation_moments.count == len(rows)
+    expected = (observations[-1] - rows.mean(0)) / np.sqrt(rows.var(0) + 1e-8)
+    assert np.allclose(normalized.normalize_observations(observations[-1]), np.clip(expected, -10, 10), atol=1e-9)
+
+
+def test_rewards_are_scaled_and_episode_returns_are_not() -> None:
+    normalized = Normalize(MujocoVecEnv("Hopper-v4", 3))
+    normalized.seed(0)
+    normalized.reset()
+    raw, episodes = MujocoVecEnv("Hopper-v4", 3), 0
+    raw.seed(0)
+    raw.reset()
+    for actions in np.random.default_rng(0).uniform(-1, 1, size=(100, 3, 3)).astype(np.float32):
+        _, scaled, _, infos = normalized.step(actions)
+        _, rewards, _, raw_infos = raw.step(actions)
+        deviation = np.sqrt(normalized.return_moments.variance[0] + 1e-8)
+        assert np.allclose(scaled, np.clip(rewards / deviation, -10, 10))
+        for mine, theirs in zip(infos, raw_infos, strict=True):
+            if "episode" in theirs:
+                assert mine["episode"]["r"] == theirs["episode"]["r"]
+                expected = normalized.normalize_observations(theirs["terminal_observation"])
+                assert np.array_equal(mine["terminal_observation"], expected)
+                episodes += 1
+    assert episodes > 3
+
+
+def test_evaluation_uses_the_statistics_and_leaves_them_alone() -> None:
+    normalized, _, _ = driven()
+    before = normalized.observation_moments.get_state()
+    evaluation = frozen(MujocoVecEnv("Hopper-v4", 2), normalized)
+    evaluation.seed(1)
+    observations = evaluation.reset()
+    _, rewards, _, _ = evaluation.step(np.zeros((2, 3), np.float32))
+    raw = MujocoVecEnv("Hopper-v4", 2)
+    raw.seed(1)
+    assert np.array_equal(observations, normalized.normalize_observations(raw.reset()))
+    assert np.array_equal(rewards, raw.step(np.zeros((2, 3), np.float32))[1])
+    assert evaluation.observation_moments.count == before["count"]
+    assert np.array_equal(normalized.observation_moments.mean, before["mean"])
+
+
+def test_state_goes_on_bit_for_bit() -> None:
+    first, _, _ = driven(50)
+    second = Normalize(MujocoVecEnv("Hopper-v4", 3))
+    second.reset()
+    second.set_state(first.get_state())
+    for actions in np.random.default_rng(9).uniform(-1, 1, size=(60, 3, 3)).astype(np.float32):
+        a, b = first.step(actions), second.step(actions)
+        assert np.array_equal(a[0], b[0])
+        assert np.array_equal(a[1], b[1])
+
+
+def test_any_vector_environment_can_be_normalised() -> None:
+    venv = Normalize(make_vec_env("Pendulum-v1", 2), rewards=False)
+    venv.reset()
+    for _ in range(5):
+        observations, _, _, _ = venv.step(np.zeros((2, 1)))
+    assert observations.shape == (2, 3)
+    assert venv.get_state().keys() == {"observations", "returns", "discounted"}
+
+
+def test_wrong_arguments() -> None:
+    with pytest.raises(ValueError, match=r"gamma must lie in \[0, 1\], not 2"):
+        Normalize(MujocoVecEnv("Hopper-v4", 1), gamma=2)
+    with pytest.raises(ValueError, match="observations that are vectors"):
+        Normalize(make_vec_env("FrozenLake-v1", 1))
