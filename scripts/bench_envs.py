@@ -6,6 +6,7 @@ as bare `mj_step` calls in one thread per core: no observations, no rewards, no 
 
 import multiprocessing
 import os
+import random
 import statistics
 import sys
 import time
@@ -28,7 +29,8 @@ from tqdm import tqdm
 
 from geonpg.envs import MujocoVecEnv
 
-ENVS, N_ENVS, STEPS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), 16, 250, 9, 0
+ENVS, N_ENVS, STEPS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), 16, 250, 15, 0
+PROCESS_STEPS = 50  # of those with a process per environment, on which half of the time would go otherwise
 CORES = os.cpu_count() or 1
 PHYSICS = mujoco.mjtState.mjSTATE_INTEGRATION
 INSTALL = "pip install envpool==1.2.5"
@@ -93,7 +95,7 @@ def take_all(step: Callable[[Actions], object], actions: Actions) -> int:
 
 @dataclass(frozen=True)
 class Recording:
-    """For each environment its episodes, as first physics state and actions, and the qpos in which the last one ends."""
+    """For each environment its episodes, as first physics state and actions, and the qpos where the last one ends."""
 
     episodes: list[list[tuple[Array, Actions]]]
     ends: Array
@@ -186,6 +188,7 @@ PYTHON: dict[str, Callable[[str], Any]] = {
     "sb3_dummy": sb3_dummy,
     "sb3_subproc": sb3_subproc,
 }
+PROCESSES = ("gymnasium_async", "sb3_subproc")
 
 
 def reset_seeded(env: Any) -> None:
@@ -196,10 +199,11 @@ def reset_seeded(env: Any) -> None:
         env.reset(seed=SEED)
 
 
-def python_contestant(make: Callable[[str], Any], env_id: str, actions: Actions, stack: ExitStack) -> Contestant:
-    env = make(env_id)
+def python_contestant(name: str, env_id: str, actions: Actions, stack: ExitStack) -> Contestant:
+    env = PYTHON[name](env_id)
     stack.callback(env.close)
-    return Contestant(partial(reset_seeded, env), partial(take_all, env.step, actions))
+    mine = actions[:PROCESS_STEPS] if name in PROCESSES else actions
+    return Contestant(partial(reset_seeded, env), partial(take_all, env.step, mine))
 
 
 def envpool_contestant(env_id: str, actions: Actions, stack: ExitStack) -> Contestant:
@@ -208,7 +212,7 @@ def envpool_contestant(env_id: str, actions: Actions, stack: ExitStack) -> Conte
 
     def run() -> int:
         """EnvPool spends a step on each reset, with no physics in it: those are not counted."""
-        return sum(np.count_nonzero(pool.step(action)[4]["elapsed_step"]) for action in actions)
+        return sum(int(np.count_nonzero(pool.step(action)[4]["elapsed_step"])) for action in actions)
 
     pool.reset()
     return Contestant(pool.reset, run)
@@ -222,14 +226,16 @@ def contestants(env_id: str, stack: ExitStack) -> dict[str, Contestant]:
         print(f"EnvPool is left out: {error}", file=sys.stderr)
     # the workers fork from a server that has imported everything, and has none of our threads
     multiprocessing.set_forkserver_preload([__name__])
-    return found | {name: python_contestant(make, env_id, actions, stack) for name, make in PYTHON.items()}
+    return found | {name: python_contestant(name, env_id, actions, stack) for name in PYTHON}
 
 
 def median_speeds(entries: dict[str, Contestant], title: str) -> dict[str, float]:
     """Steps per second, medians over rounds in which everyone runs once; the first round is a warm-up."""
     speeds: dict[str, list[float]] = {name: [] for name in entries}
+    shuffler = random.Random(SEED)  # or someone would always run right after a pool of processes
     for _ in tqdm(range(ROUNDS + 1), desc=title, leave=False, disable=None):
-        for name, entry in entries.items():
+        for name in shuffler.sample(list(entries), len(entries)):
+            entry = entries[name]
             entry.prepare()
             start = time.perf_counter()
             steps = entry.run()
@@ -238,7 +244,7 @@ def median_speeds(entries: dict[str, Contestant], title: str) -> dict[str, float
 
 
 def measure() -> dict[str, float]:
-    results = {}
+    results: dict[str, float] = {}
     for env_id in ENVS:
         with ExitStack() as stack:
             speeds = median_speeds(contestants(env_id, stack), env_id)
@@ -265,7 +271,6 @@ def block(env_id: str, results: dict[str, float]) -> list[str]:
 
 
 def table(results: dict[str, float]) -> str:
-    title = (
-        f"{N_ENVS} environments, random actions, {CORES} cores, medians of {ROUNDS} interleaved rounds of {STEPS} steps"
-    )
-    return "\n".join([title, *(line for env_id in ENVS for line in block(env_id, results))])
+    lines = [f"{N_ENVS} environments, {CORES} cores, random actions, medians of {ROUNDS} interleaved rounds"]
+    lines.append(f"of {STEPS} steps, or {PROCESS_STEPS} for {' and '.join(PROCESSES)}")
+    return "\n".join([*lines, *(line for env_id in ENVS for line in block(env_id, results))])
