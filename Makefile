@@ -29,6 +29,7 @@ lint: install
 bench: install
 	$(BIN)/geonpg bench update
 	$(BIN)/geonpg bench trust-region
+	$(BIN)/geonpg bench envs
 
 clean:
 	rm -rf build dist *.egg-info $(VENV)

@@ -5,7 +5,7 @@ The main path: `make_vec(id, n_envs)` in `make.py`; `MujocoVecEnv` in `mujoco.py
 """
 
 from .make import is_native, make_vec
-from .mujoco import TASKS, MujocoVecEnv, Transition
+from .mujoco import TASKS, MujocoVecEnv, Transition, quietly
 from .normalize import Moments, Normalize, frozen
 from .vector import GymVectorEnv
 
@@ -19,4 +19,5 @@ __all__ = [
     "frozen",
     "is_native",
     "make_vec",
+    "quietly",
 ]

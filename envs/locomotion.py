@@ -79,7 +79,8 @@ class Upright(Locomotion):
     def __init__(self, reference: Any) -> None:
         super().__init__(reference)
         self.joints_only = True
-        self.low, self.high = np.array([reference._healthy_z_range, reference._healthy_angle_range]).T
+        bounds = (*reference._healthy_z_range, *reference._healthy_angle_range)
+        self.low_z, self.high_z, self.low_angle, self.high_angle = (np.array(bound) for bound in bounds)
         self.others = getattr(reference, "_healthy_state_range", None)  # Hopper bounds its other coordinates too
 
     def fields(self, batch: Batch) -> Fields:
@@ -92,9 +93,8 @@ class Upright(Locomotion):
         return now["qpos"][:, 0].copy()
 
     def healthy(self, now: Fields) -> Flags:
-        torso = now["qpos"][:, 1:3]
-        inside = (self.low < torso) & (torso < self.high)
-        healthy = inside[:, 0] & inside[:, 1]
+        z, angle = now["qpos"][:, 1], now["qpos"][:, 2]
+        healthy = (self.low_z < z) & (z < self.high_z) & (self.low_angle < angle) & (angle < self.high_angle)
         return healthy if self.others is None else healthy & self.others_healthy(now, *self.others)
 
     def others_healthy(self, now: Fields, low: float, high: float) -> Flags:

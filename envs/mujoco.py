@@ -7,6 +7,7 @@ interpreter, and their states are rows of one array.
 import inspect
 import math
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
@@ -64,6 +65,22 @@ class Transition(NamedTuple):
 NO_EPISODE_ENDED = np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64)
 
 
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without what gymnasium and MuJoCo say about every v4 id: that there is a v5, and that its model is dated.
+
+    MuJoCo would also append to a file MUJOCO_LOG.TXT in the user's folder.
+    """
+    handler = mujoco.get_mju_user_warning()
+    mujoco.set_mju_user_warning(lambda message: None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        mujoco.set_mju_user_warning(handler)
+
+
 def check_keywords(spec: EnvSpec, keywords: dict[str, Any]) -> None:
     """A keyword that gymnasium's environment does not take dies here, with those that it takes."""
     own = inspect.signature(load_env_creator(str(spec.entry_point))).parameters
@@ -92,7 +109,8 @@ class MujocoVecEnv(VecEnv):
         if str(spec.entry_point) not in TASKS:
             raise ValueError(f"{env_id} has no native implementation: make_vec() falls back to SB3's environments")
         check_keywords(spec, kwargs)
-        self.wrapped = gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True, **kwargs)
+        with quietly():
+            self.wrapped = gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True, **kwargs)
         self.reference = cast(Any, self.wrapped.unwrapped)
         self.task = TASKS[str(spec.entry_point)](self.reference)
         # contact forces are computed from a simulation's whole MjData, so it must have one of its own

@@ -10,10 +10,9 @@ import random
 import statistics
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -27,7 +26,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from tqdm import tqdm
 
-from geonpg.envs import MujocoVecEnv
+from geonpg.envs import MujocoVecEnv, quietly
 
 ENVS, N_ENVS, STEPS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), 16, 250, 15, 0
 PROCESS_STEPS = 50  # of those with a process per environment, on which half of the time would go otherwise
@@ -45,19 +44,6 @@ class Contestant:
     run: Callable[[], int]  # takes all steps; returns how many steps of single environments they were
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Without the complaints about v4 ids and their models: with gymnasium they would come once per environment."""
-    handler = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda message: None)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        mujoco.set_mju_user_warning(handler)
-
-
 def single(env_id: str) -> gymnasium.Env[Any, Any]:
     with quietly():
         return gymnasium.make(env_id)
@@ -69,8 +55,7 @@ def monitored(env_id: str) -> Monitor:
 
 
 def native(env_id: str) -> MujocoVecEnv:
-    with quietly():
-        env = MujocoVecEnv(env_id, N_ENVS)
+    env = MujocoVecEnv(env_id, N_ENVS)
     env.seed(SEED)
     env.reset()
     return env
