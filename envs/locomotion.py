@@ -24,6 +24,10 @@ class Locomotion(Task):
     def velocity(self, mark: Array, x: Array) -> Array:
         return (x - mark) / self.dt
 
+    def forward_reward(self, velocity: Array) -> Array:
+        weight = self.env._forward_reward_weight
+        return velocity if weight == 1 else weight * velocity
+
     def control_cost(self, controls: Actions) -> Actions:
         return self.env._ctrl_cost_weight * squares(controls)
 
@@ -54,7 +58,7 @@ class Runner(Locomotion):
         return now["qpos"][:, 0].copy()
 
     def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
-        forward = self.env._forward_reward_weight * self.velocity(mark, now["qpos"][:, 0])
+        forward = self.forward_reward(self.velocity(mark, now["qpos"][:, 0]))
         return forward - self.control_cost(actions), never(now)
 
 
@@ -103,7 +107,7 @@ class Upright(Locomotion):
 
     def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
         healthy = self.healthy(now)
-        forward = self.env._forward_reward_weight * self.velocity(mark, now["qpos"][:, 0])
+        forward = self.forward_reward(self.velocity(mark, now["qpos"][:, 0]))
         return forward + self.healthy_reward(healthy) - self.control_cost(actions), self.ended(healthy)
 
     def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -145,7 +149,7 @@ class Ant(Locomotion):
     def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
         healthy, forward = self.healthy(now), self.velocity(mark, now["torso"][:, 0])
         if self.v5:
-            forward = forward * self.env._forward_reward_weight
+            forward = self.forward_reward(forward)
         costs = self.control_cost(actions)
         if self.contact_forces:
             costs = costs + self.env._contact_cost_weight * squares(self.clipped_forces(now))
@@ -187,7 +191,7 @@ class Humanoid(Humanlike):
     def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
         low, high = self.env._healthy_z_range
         healthy = (low < now["qpos"][:, 2]) & (now["qpos"][:, 2] < high)
-        forward = self.env._forward_reward_weight * self.velocity(mark, self.mark(now))
+        forward = self.forward_reward(self.velocity(mark, self.mark(now)))
         costs = self.control_cost(actions.astype(np.float64))
         if self.v5:
             contact = self.env._contact_cost_weight * squares(now["cfrc_ext"])

@@ -116,11 +116,14 @@ class MujocoVecEnv(VecEnv):
         # contact forces are computed from a simulation's whole MjData, so it must have one of its own
         self.batch = Batch(self.reference.model, n_envs, threads, persistent=self.task.contact_forces)
         self.render_index = 0
-        self._limit = getattr(self.wrapped.spec, "max_episode_steps", None) or np.iinfo(np.int64).max
+        self._limit = int(getattr(self.wrapped.spec, "max_episode_steps", None) or 2**62)
         self._blank = self.batch.state[0].copy()  # a simulation as mj_resetData leaves it
         self._now, self._controls = self.task.fields(self.batch), self.batch.bind("ctrl")
         self._mark, self._returns = np.zeros(n_envs), np.zeros(n_envs)
-        self._lengths = np.zeros(n_envs, dtype=np.int64)
+        # Steps taken in all, the clock at the beginning of each episode, and when the first of them is due to end.
+        self._clock, self._born, self._due = 0, np.zeros(n_envs, dtype=np.int64), self._limit
+        self._nobody = np.zeros(n_envs, dtype=np.bool_)
+        self._nobody.flags.writeable = False  # it is handed out
         self._generators = [seeding.np_random()[0] for _ in range(n_envs)]
         self._started = time.time()
         super().__init__(n_envs, self.wrapped.observation_space, self.wrapped.action_space)
@@ -137,14 +140,16 @@ class MujocoVecEnv(VecEnv):
         rewards, terminated = self.task.judge(self._mark, self._now, actions)
         observations = self.task.observe(self._now)
         self._mark = self.task.mark(self._now)
-        self._lengths += 1
         self._returns += rewards
-        truncated = self._lengths >= self._limit
-        dones = terminated | truncated
+        self._clock += 1
+        truncated, dones = self._nobody, terminated
+        if self._clock >= self._due:  # or nobody's time can be up
+            truncated = self._clock - self._born >= self._limit
+            dones = terminated | truncated
         ended = dones.nonzero()[0]
         if not len(ended):
             return Transition(observations, rewards, terminated, truncated, dones, ended, *NO_EPISODE_ENDED)
-        episodes = observations[ended], self._returns[ended], self._lengths[ended]
+        episodes = observations[ended], self._returns[ended], self._clock - self._born[ended]
         observations[ended] = self._restart(ended)
         return Transition(observations, rewards, terminated, truncated, dones, ended, *episodes)
 
@@ -168,7 +173,8 @@ class MujocoVecEnv(VecEnv):
         now = {name: field[which] for name, field in self._now.items()}
         self._mark[which] = self.task.mark(now)
         self._returns[which] = 0
-        self._lengths[which] = 0
+        self._born[which] = self._clock
+        self._due = int(self._born.min()) + self._limit
         return self.task.observe(now)
 
     def step_async(self, actions: NDArray[Any]) -> None:
@@ -216,7 +222,7 @@ class MujocoVecEnv(VecEnv):
             "physics": self.batch.state.copy(),
             "mark": self._mark.copy(),
             "returns": self._returns.copy(),
-            "lengths": self._lengths.copy(),
+            "lengths": self._clock - self._born,
             "generators": [generator.bit_generator.state for generator in self._generators],
         }
 
@@ -228,7 +234,8 @@ class MujocoVecEnv(VecEnv):
         self.batch.state[:] = state["physics"]
         self._mark = np.array(state["mark"], dtype=np.float64)
         self._returns[:] = state["returns"]
-        self._lengths[:] = state["lengths"]
+        self._born[:] = self._clock - np.asarray(state["lengths"])
+        self._due = int(self._born.min()) + self._limit
         for generator, saved in zip(self._generators, state["generators"], strict=True):
             generator.bit_generator.state = saved
 
