@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from mujoco.batch import Batch
 
-from .task import Actions, Array, Fields, Flags, Task, contact_forces, flat, joints, never, squares, within
+from .task import Actions, Array, Fields, Flags, Task, contact_forces, flat, joints, never, squares
 
 
 class Locomotion(Task):
@@ -52,7 +52,7 @@ class Runner(Locomotion):
         return joints(batch)
 
     def observe(self, now: Fields) -> Array:
-        return np.concatenate((self.positions(now), now["qvel"]), axis=1)
+        return now["joints"][:, self.first :].copy()
 
     def mark(self, now: Fields) -> Array:
         return now["qpos"][:, 0].copy()
@@ -91,7 +91,11 @@ class Upright(Locomotion):
         return joints(batch)
 
     def observe(self, now: Fields) -> Array:
-        return np.concatenate((self.positions(now), within(now["qvel"], -SPEED_LIMIT, SPEED_LIMIT)), axis=1)
+        observations = now["joints"][:, self.first :].copy()
+        velocities = observations[:, -now["qvel"].shape[1] :]
+        np.maximum(velocities, -SPEED_LIMIT, out=velocities)
+        np.minimum(velocities, SPEED_LIMIT, out=velocities)
+        return observations
 
     def mark(self, now: Fields) -> Array:
         return now["qpos"][:, 0].copy()
@@ -102,7 +106,7 @@ class Upright(Locomotion):
         return healthy if self.others is None else healthy & self.others_healthy(now, *self.others)
 
     def others_healthy(self, now: Fields, low: float, high: float) -> Flags:
-        state = np.concatenate((now["qpos"][:, 2:], now["qvel"]), axis=1)
+        state = now["joints"][:, 2:]
         return np.logical_and.reduce((low < state) & (state < high), axis=1)
 
     def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:

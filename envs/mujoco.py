@@ -179,9 +179,8 @@ class MujocoVecEnv(VecEnv):
 
     def step_async(self, actions: NDArray[Any]) -> None:
         actions = np.asarray(actions)
-        expected = (self.num_envs, self.reference.model.nu)
-        if actions.shape != expected:
-            raise ValueError(f"actions must have shape {expected}, not {actions.shape}")
+        if actions.shape != self._controls.shape:
+            raise ValueError(f"actions must have shape {self._controls.shape}, not {actions.shape}")
         # the cheap test first; it also fails for numbers whose square overflows
         if not math.isfinite(np.vdot(actions, actions)) and not np.isfinite(actions).all():
             i = int(np.argmin(np.isfinite(actions).all(1)))
