@@ -23,6 +23,14 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
 
+    def to(self, dtype: torch.dtype) -> "Call":
+        """The same call with its floating-point tensors in another precision."""
+
+        def cast(value: Any) -> Any:
+            return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+        return Call(tuple(map(cast, self.args)), {name: cast(value) for name, value in self.kwargs.items()})
+
 
 @dataclass(frozen=True)
 class Watched:
@@ -100,7 +108,8 @@ class Network:
 
     def evaluate(self, y: Tensor, call: Call) -> Tensor:
         """The outputs z at the parameters y, without dropout; other randomness is the same every time."""
-        buffers = {name: b.clone() for name, b in self.module.named_buffers()}
+        dtypes = {name: y.dtype if b.is_floating_point() else b.dtype for name, b in self.module.named_buffers()}
+        buffers = {name: b.to(dtypes[name], copy=True) for name, b in self.module.named_buffers()}
         # the fused attention kernels have neither a forward mode nor a second derivative
         with torch.random.fork_rng(), sdpa_kernel(SDPBackend.MATH), WithoutDropout():
             torch.manual_seed(0)
@@ -211,10 +220,20 @@ class Functional(Linearisation):
         return forward_mode(lambda t: forward_mode(along, t)[1], self.y.new_zeros(()))
 
     def _second_by_differences(self, v: Tensor) -> Tensor:
-        """S from the exact R at two nearby points: right to several digits, whatever the module."""
-        scale = (1 + float(self.y.norm())) / max(float(v.norm()), 1e-30)
-        step = torch.finfo(self.y.dtype).eps ** (1 / 3) * scale
-        ahead, behind = (Functional(self.network, self.y + t * v, self.call).first(v) for t in (step, -step))
+        """S from the exact R at two nearby points: right to several digits, whatever the module.
+
+        In double precision, where the points are so near that hardly a ReLU switches between them.
+        """
+        try:
+            return self._differences(lambda at, v: at.first(v), v.double()).to(v.dtype)
+        except RuntimeError:  # a module that insists on its own precision
+            return self._differences(lambda at, v: at.first(v), v)
+
+    def _differences(self, quantity: Callable[["Functional", Tensor], Tensor], v: Tensor) -> Tensor:
+        """The derivative of a quantity along v, by its values at two points near ours."""
+        y, call = self.y.to(v.dtype), self.call.to(v.dtype)
+        step = torch.finfo(v.dtype).eps ** (1 / 3) * (1 + float(y.norm())) / max(float(v.norm()), 1e-30)
+        ahead, behind = (quantity(Functional(self.network, y + t * v, call), v) for t in (step, -step))
         return (ahead - behind) / (2 * step)
 
     def nested_is_right(self, v: Tensor) -> bool:
@@ -234,7 +253,10 @@ class Functional(Linearisation):
             pull = torch.func.vjp(lambda p: self.network.evaluate(p, self.call), y)[1]
             return pull(u)[0]
 
-        return jvp(pulled, (self.y,), (v,))[1]
+        try:
+            return jvp(pulled, (self.y,), (v,))[1]
+        except NotImplementedError:
+            return self._differences(lambda at, v: at.pullback(u), v)
 
     def signals(self, u: Tensor) -> Signals:
         """A layer called several times shows the rows of all its calls."""

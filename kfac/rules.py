@@ -30,8 +30,8 @@ class Rule(ABC):
         """One step from y."""
 
 
-class NaturalGradient(Rule):
-    """Forward Euler: the plain natural gradient."""
+class ForwardEuler(Rule):
+    """The plain natural gradient."""
 
     order = 1
 
@@ -123,7 +123,7 @@ def integrate(field: Callable[[Tensor], Tensor], start: Tensor, time: float) -> 
 
 
 RULES: dict[str, Rule] = {
-    "ng": NaturalGradient(),
+    "ng": ForwardEuler(),
     "mid": Midpoint(),
     "geo": Geodesic(),
     "geof": FasterGeodesic(),

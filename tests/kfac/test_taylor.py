@@ -132,6 +132,23 @@ def test_modules_that_torch_differentiates_wrongly_or_not_at_all(name: str) -> N
     u = torch.randn_like(r)
     pulled = network.linearise(y, call).pullback(u)
     assert float(pulled @ v) == pytest.approx(float((u * r).sum()), rel=1e-8)
+    bent = network.linearise(y, call).pullback_derivative(u, v)
+    assert float(bent @ v) == pytest.approx(float((u * s).sum()), rel=1e-4, abs=1e-8)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_kinks_are_not_taken_for_curvature(norm: bool) -> None:
+    """In single precision, differences of R would see thousands of ReLUs switch; S must not."""
+    torch.manual_seed(0)
+    middle: list[nn.Module] = [nn.LayerNorm(32)] if norm else []
+    layers = [nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 32), *middle, nn.ReLU(), nn.Linear(32, 3)]
+    single, x = nn.Sequential(*layers), torch.randn(64, 1, 8, 8)
+    network = Network(single)
+    v = torch.randn(network.layout.size)
+    _, s = network.linearise(network.layout.read(), Call((x,))).second(v)
+    network = Network(single.double())
+    _, exact = network.linearise(network.layout.read(), Call((x.double(),))).second(v.double())
+    assert float((s - exact).norm()) < 1e-3 * float(exact.norm())
 
 
 def test_softplus_far_out() -> None:
