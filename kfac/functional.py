@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
 
 from .layout import Layout
 from .taylor import FeedForward, Linearisation, Signals, plan_of
@@ -29,7 +30,7 @@ class Call:
         def cast(value: Any) -> Any:
             return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 
-        return Call(tuple(map(cast, self.args)), {name: cast(value) for name, value in self.kwargs.items()})
+        return Call(*tree_map(cast, (self.args, self.kwargs)))
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,13 @@ class Network:
         with torch.random.fork_rng(), sdpa_kernel(SDPBackend.MATH), WithoutDropout():
             torch.manual_seed(0)
             state = {**self.layout.named(y), **buffers}
-            return functional_call(self.module, state, call.args, call.kwargs)
+            z = functional_call(self.module, state, call.args, call.kwargs)
+        if not isinstance(z, Tensor) or z.ndim < 2:
+            got = f"a tensor of shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"a {type(z).__name__}"
+            raise ValueError(
+                f"the module must return the family's parameters as one tensor [cases, ..., size], not {got}"
+            )
+        return z
 
     def _written_out_input(self, call: Call) -> Tensor | None:
         if self.plan is None or len(call.args) != 1 or call.kwargs:

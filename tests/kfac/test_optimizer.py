@@ -304,6 +304,60 @@ def test_wrong_arguments(options: dict, message: str) -> None:
         NaturalGradient(nn.Linear(1, 1), FixedGaussian(), **options)
 
 
+class Returning(nn.Module):
+    def __init__(self, shape) -> None:
+        super().__init__()
+        self.layer, self.shape = nn.Linear(1, 1), shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.shape(self.layer(x))
+
+
+@pytest.mark.parametrize(
+    ("shape", "got"),
+    [(lambda z: z.squeeze(-1), r"a tensor of shape \(60,\)"), (lambda z: (z, z), "a tuple")],
+    ids=["flat", "tuple"],
+)
+def test_outputs_that_are_no_parameters_of_a_family(shape, got: str) -> None:
+    module, x = Returning(shape), torch.randn(60, 1)
+    optimizer = NaturalGradient(module, Bernoulli())
+
+    def closure() -> Tensor:
+        out = module(x)
+        loss = sum(part.sum() for part in out) if isinstance(out, tuple) else out.sum()
+        loss.backward()
+        return loss
+
+    with pytest.raises(ValueError, match=f"as one tensor .* not {got}"):
+        optimizer.step(closure)
+
+
+def test_dictionaries_of_inputs() -> None:
+    """As SB3's MultiInput policies take them; the norm makes the metric look at double precision too."""
+
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(nn.Linear(3, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 1))
+
+        def forward(self, inputs: dict[str, Tensor]) -> Tensor:
+            return self.body(torch.cat([inputs["a"], inputs["b"]], -1))
+
+    torch.manual_seed(0)
+    module, inputs = Joined(), {"a": torch.randn(50, 1), "b": torch.randn(50, 2)}
+    target = inputs["a"] * inputs["b"][:, :1]
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = 0.5 * (module(inputs) - target).square().mean()
+        loss.backward()
+        return loss
+
+    optimizer = NaturalGradient(module, FixedGaussian(), control=TrustRegion(max_kl=0.05))
+    losses = [optimizer.step(closure) for _ in range(25)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
 def test_wrong_use() -> None:
     task = Regression()
     optimizer = NaturalGradient(task.module, FixedGaussian())
