@@ -6,15 +6,17 @@ a hundred updates. Damping is 0.01 throughout; it decides how nonlinear a step i
 
 import statistics
 from collections import defaultdict
+from dataclasses import replace
 
 from tqdm import tqdm
 
-from geonpg.kfac import NaturalGradient, TrustRegion
+from geonpg.kfac import CgSolver, NaturalGradient, TrustRegion
 from geonpg.kfac.rules import RULES
 from geonpg.scripts.policy_problem import FAMILY, Bandit, actor
 
 KLS, SEEDS, DAMPING = (0.01, 0.03, 0.1, 0.3), range(4), 0.01
 SOLVERS, NAMES = ("kfac", "pcg"), ("ng", "mid", "geo", "geof")
+ITERATIONS = (1, 2, 5, 10)
 STAGES = {"trust": 0, "trust-trained": 100}  # updates before the one that `geof` remembers
 
 Samples = dict[str, list[float]]
@@ -54,12 +56,28 @@ def measure_one(stage: str, seed: int, solver: str, calibrate: bool, samples: Sa
                     samples[f"{stage}/{solver}/kappa"].append(flow.correction.kappa)
 
 
+def measure_iterations(stage: str, seed: int, samples: Samples) -> None:
+    """What is left of the residual after some iterations of preconditioned CG on the correction alone."""
+    optimizer, bandit = trained(seed, STAGES[stage], "pcg", True)
+    start, _, flow = optimizer.flow(bandit.closure(optimizer.module))
+    v = flow.velocity(start)
+    for iterations in ITERATIONS:
+        flow.geometry = replace(flow.geometry, solver=CgSolver(iterations=iterations))
+        flow.acceleration(start, v)
+        if flow.correction is not None:
+            ratio = flow.correction.residual_after / flow.correction.residual_before
+            samples[f"{stage}/pcg/residual_after_{iterations}"].append(ratio)
+
+
 def measure() -> dict[str, float]:
     """Means over the four policies."""
     samples: Samples = defaultdict(list)
     cells = [(g, s, v, c) for g in STAGES for s in SEEDS for v in SOLVERS for c in (True, False)]
     for stage, seed, solver, calibrate in tqdm(cells, desc="trust region", leave=False, disable=None):
         measure_one(stage, seed, solver, calibrate, samples)
+    for stage in STAGES:
+        for seed in SEEDS:
+            measure_iterations(stage, seed, samples)
     return {name: statistics.fmean(values) for name, values in samples.items()}
 
 
@@ -78,4 +96,6 @@ def table(results: dict[str, float]) -> str:
             )
             text = "calibrated {:.2f}, published {:.2f}".format(*residuals)
             lines.append(f"{solver}: residual over that of no correction: {text}; kappa {kappa:.2f}")
+        left = ", ".join(f"{k}: {results[f'{stage}/pcg/residual_after_{k}']:.2f}" for k in ITERATIONS)
+        lines.append(f"pcg: residual by the iterations spent on the correction: {left}")
     return "\n".join(lines)
