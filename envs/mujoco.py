@@ -264,6 +264,7 @@ class MujocoVecEnv(VecEnv):
         if len(list(self._get_indices(indices))) != self.num_envs:
             raise ValueError(f"{attr_name!r} is shared by all environments: it cannot be set for some of them")
         setattr(self.reference, attr_name, value)
+        self.task = type(self.task)(self.reference)  # a task keeps some constants in a form of its own
 
     def env_method(self, method_name: str, *args: Any, indices: VecEnvIndices = None, **kwargs: Any) -> list[Any]:
         if method_name in ("reset", "step"):

@@ -129,15 +129,12 @@ class Normalize(VecEnvWrapper):
         if isinstance(self.venv, MujocoVecEnv):
             self.venv.set_state(state["venv"])
 
-    def copy_statistics(self, other: "Normalize") -> None:
-        """Take another's statistics, for evaluation on environments of one's own."""
-        self.observation_moments.set_state(other.observation_moments.get_state())
-        self.return_moments.set_state(other.return_moments.get_state())
-
 
 def frozen(venv: VecEnv, like: Normalize) -> Normalize:
     """`venv` normalised with the statistics of `like`, which it will not change; rewards stay raw."""
-    normalized = Normalize(venv, observations=like.scales_observations, rewards=False, clip=like.clip)
-    normalized.copy_statistics(like)
+    normalized = Normalize(
+        venv, observations=like.scales_observations, rewards=False, clip=like.clip, epsilon=like.epsilon
+    )
+    normalized.observation_moments.set_state(like.observation_moments.get_state())
     normalized.training = False
     return normalized

@@ -85,7 +85,7 @@ class KroneckerFisher:
         ]  # fmt: skip
 
     def _kronecker(self, name: str, block: KroneckerBlock, signals: list[Signals], at: Linearisation) -> Statistics:
-        inputs = block.observe_inputs(signals[0][name][0], at.z[..., 0].numel())
+        inputs = block.observe_inputs(signals[0][name][0], at.cases)
         return inputs, torch.stack([block.observe_gradients(pair[name][1]) for pair in signals]).sum(0)
 
     def _diagonal(self, at: Linearisation, generator: Generator) -> Tensor:
@@ -94,9 +94,9 @@ class KroneckerFisher:
         if not any(isinstance(b, DiagonalBlock) for b in self.blocks):
             return total
         for _ in range(DIAGONAL_PROBES):
-            score = self.family.score(at.z, self.family.sample(at.z, generator))
+            (score,) = sampled_targets(self.family, at.z, generator)
             total += at.pullback(score).double().square()
-        return total / (DIAGONAL_PROBES * at.z[..., 0].numel())
+        return total / (DIAGONAL_PROBES * at.cases)
 
     def remember(self, memory: FactorMemory, new: list[Statistics]) -> FactorMemory:
         """Memory with one more observation."""

@@ -72,7 +72,7 @@ class WithoutDropout(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout):
-            return args[0]
+            return args[0] if args else kwargs["input"]
         if func is F.scaled_dot_product_attention:
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
             kwargs = {**dict(zip(names, args, strict=False)), **kwargs, "dropout_p": 0.0}

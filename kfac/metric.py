@@ -27,11 +27,10 @@ class Metric:
 
     def __init__(self, at: Linearisation, family: Family, alpha: float = 0.0) -> None:
         self.at, self.family, self.alpha = at, family, alpha
-        self.cases = at.z[..., 0].numel()
 
     def inner(self, r: Tensor, other: Tensor) -> float:
         """E[r^T G other], for r = J v: the inner product v^T g w."""
-        return float((r * self.family.fisher(self.at.z, other)).sum()) / self.cases
+        return float((r * self.family.fisher(self.at.z, other)).sum()) / self.at.cases
 
     @torch.no_grad()
     def product(self, v: Tensor) -> Tensor:
@@ -56,7 +55,7 @@ class Metric:
 
     def pull(self, u: Tensor) -> Tensor:
         """E[J^T u]."""
-        return self.at.pullback(u) / self.cases
+        return self.at.pullback(u) / self.at.cases
 
     @torch.no_grad()
     def dense(self) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from .choice import choose, require
 from .control import Controller, Move, TrustRegion
@@ -181,7 +182,8 @@ class NaturalGradient(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores every tensor in the dtype it was saved in, on the parameters' device."""
-        state = on_device(state_dict["state"], self.geometry.network.layout.parameters[0].device)
+        device = self.geometry.network.layout.parameters[0].device
+        state = tree_map(lambda value: value.to(device) if isinstance(value, Tensor) else value, state_dict["state"])
         self._check_fits(state)
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
         factors = FactorMemory(state["statistics"], state["inverses"], state["factors_seen"])
@@ -215,14 +217,3 @@ def report_of(flow: NetworkFlow, start: Tensor, move: Move) -> Report:
         correction_norm=float((taken - move.h * move.v).norm()),
         damping=flow.damping,
     )
-
-
-def on_device(value: Any, device: torch.device) -> Any:
-    """Nested containers with every tensor moved; dtypes stay."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return {k: on_device(v, device) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(on_device(v, device) for v in value)
-    return value

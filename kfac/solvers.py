@@ -87,7 +87,7 @@ class CgSolver(Solver):
     """Conjugate gradients on the exact damped Fisher, K-FAC preconditioned or plain.
 
     The correction of `geof` gets its own, smaller number of iterations: with the preconditioner two
-    already leave most of what ten would (docs/geometry.md).
+    already remove most of what ten would (docs/geometry.md).
     """
 
     preconditioned: bool = True

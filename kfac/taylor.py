@@ -33,6 +33,11 @@ class Linearisation(ABC):
     size: int
     vectorises: bool  # may its passes run under torch.func.vmap?
 
+    @cached_property
+    def cases(self) -> int:
+        """How many independent cases the batch holds."""
+        return self.z[..., 0].numel()
+
     @abstractmethod
     def first(self, v: Tensor) -> Tensor:
         """R = J v."""

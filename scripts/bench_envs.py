@@ -27,11 +27,11 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from tqdm import tqdm
 
 from geonpg.envs import MujocoVecEnv, quietly
+from geonpg.envs.mujoco import PHYSICS
 
 ENVS, N_ENVS, STEPS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), 16, 250, 15, 0
 PROCESS_STEPS = 50  # of those with a process per environment, on which half of the time would go otherwise
 CORES = os.cpu_count() or 1
-PHYSICS = mujoco.mjtState.mjSTATE_INTEGRATION
 INSTALL = "pip install envpool==1.2.5"
 
 Actions = NDArray[np.float32]

@@ -242,6 +242,17 @@ def test_attributes_and_methods() -> None:
     assert venv.env_is_wrapped(gymnasium.wrappers.TimeLimit) == [False] * 3
 
 
+def test_a_constant_that_is_set_counts_wherever_it_is_used() -> None:
+    """A task may keep a constant in a form of its own; setting it must reach that too."""
+    venv = MujocoVecEnv("Walker2d-v4", 2)
+    venv.seed(0)
+    venv.reset()
+    actions = np.zeros((2, 6), np.float32)
+    assert not venv.step(actions)[2].any()
+    venv.set_attr("_healthy_z_range", (5.0, 6.0))
+    assert venv.step(actions)[2].all()
+
+
 @pytest.mark.parametrize("algorithm", [PPO, A2C])
 def test_sb3_algorithms_train_on_it(algorithm: type) -> None:
     venv = MujocoVecEnv("InvertedPendulum-v4", 4)
