@@ -8,14 +8,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
+OPTIMISER, ENVIRONMENTS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+
+
 def test_the_example_trains() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert len(blocks) == 1
-    result = subprocess.run([sys.executable, "-c", blocks[0]], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", OPTIMISER], capture_output=True, text=True, check=True)
     last = result.stdout.splitlines()[-1]
     accuracy = re.search(r"epoch 4: .*accuracy ([\d.]+)", last)
     assert accuracy is not None
     assert float(accuracy[1]) > 0.95
+
+
+def test_the_environments_train_ppo() -> None:
+    """As it stands, but for fewer steps."""
+    assert "learn(100_000)" in ENVIRONMENTS
+    shorter = ENVIRONMENTS.replace("100_000", "2048")
+    subprocess.run([sys.executable, "-c", shorter], capture_output=True, text=True, check=True)
 
 
 def test_every_file_it_names_exists() -> None:
