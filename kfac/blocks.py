@@ -4,6 +4,7 @@ A block has no memory. It turns what a batch shows into statistics, statistics i
 applies either; the statistics are averaged and kept by the caller.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .factors import append_ones, damped_inverse, factored_damping, kron_apply, second_moment
+from .factors import append_ones, condition_number, damped_inverse, factored_damping, kron_apply, second_moment
 
 Statistics = tuple[Tensor, ...]
 
@@ -67,6 +68,11 @@ class KroneckerBlock(Block):
         ridge_a, ridge_d = factored_damping(a, d, damping)
         inverse_a, inverse_d = damped_inverse(a, ridge_a), damped_inverse(d, ridge_d)
         return None if inverse_a is None or inverse_d is None else (inverse_a, inverse_d)
+
+    def condition(self, statistics: Statistics, damping: float) -> float:
+        """The condition number of the damped block: that of a Kronecker product is the factors' product."""
+        ridges = factored_damping(*statistics, damping)
+        return math.prod(condition_number(factor, ridge) for factor, ridge in zip(statistics, ridges, strict=True))
 
     def _matrix(self, flat: Tensor) -> Tensor:
         """[weight, bias] of this span, side by side: [o, i + 1]."""

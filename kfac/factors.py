@@ -70,6 +70,13 @@ def damped_inverse(factor: Tensor, ridge: float) -> Tensor | None:
     return None
 
 
+def condition_number(factor: Tensor, ridge: float) -> float:
+    """Largest over smallest eigenvalue of factor + ridge I."""
+    values = factor if factor.ndim == 1 else torch.linalg.eigvalsh(factor)
+    smallest = max(float(values.min()), 0.0) + ridge  # rounding may leave it a little below zero
+    return (float(values.max()) + ridge) / smallest if smallest > 0 else math.inf
+
+
 def kron_apply(d: Tensor, v: Tensor, a: Tensor) -> Tensor:
     """D V A for V [o, i], with either factor a matrix or a diagonal."""
     left = d.unsqueeze(1) * v if d.ndim == 1 else d @ v

@@ -62,8 +62,10 @@ class FactorMemory:
 class KroneckerFisher:
     """The block-diagonal Fisher of a module."""
 
-    def __init__(self, module: nn.Module, family: Family, settings: FactorSettings) -> None:
-        self.layout = Layout(module)
+    def __init__(
+        self, module: nn.Module, family: Family, settings: FactorSettings, layout: Layout | None = None
+    ) -> None:
+        self.layout = layout or Layout(module)
         self.family, self.settings = family, settings
         self.blocks = list(blocks_of(module, family, self.layout, settings.max_factor))
         owner = {id(m): name for name, m in module.named_modules()}
@@ -166,7 +168,7 @@ def blocks_of(module: nn.Module, family: Family, layout: Layout, max_factor: int
             continue
         span = slice(layout.spans[names[0]].start, layout.spans[names[-1]].stop)
         tied = any(uses.count(id(p)) > 1 for p in layer.parameters(recurse=False))
-        if has_kronecker_form(layer) and not tied:
+        if has_kronecker_form(layer) and f"{prefix}weight" in layout.spans and not tied:
             yield KroneckerBlock(names, span, layer, max_factor)
         elif isinstance(layer, FreeLogStd) and isinstance(family, Gaussian):
             yield LogStdBlock(names, span)

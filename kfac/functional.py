@@ -87,13 +87,15 @@ class Network:
     else `torch.func`. The module itself is never altered: buffers are evaluated on copies.
     """
 
-    def __init__(self, module: nn.Module, layers: Sequence[str] = (), written_out: bool = True) -> None:
+    def __init__(
+        self, module: nn.Module, layers: Sequence[str] = (), written_out: bool = True, layout: Layout | None = None
+    ) -> None:
         self.module = module
-        self.layout = Layout(module)
+        self.layout = layout or Layout(module)
         self.layers = {name: module.get_submodule(name) for name in layers}
         self.plan = plan_of(module) if written_out else None
         if self.plan is not None and sum(step.parameters for step in self.plan) != len(self.layout.names):
-            self.plan = None  # a layer that is used twice
+            self.plan = None  # a layer that is used twice, or one that is not trained
         self._nested_checked: dict[bool, bool] = {}
 
     def trusts_nested(self, at: "Functional", v: Tensor) -> bool:

@@ -7,14 +7,16 @@ from torch import Tensor, nn
 
 
 class Layout:
-    """Where each trainable parameter of a module lies in the flat vector.
+    """Where each trainable parameter of a module lies in the flat vector; with `only`, each of those.
 
     The order is that of `module.named_parameters()`, so the weight and the bias of one layer are
     neighbours and a Kronecker block is one contiguous span.
     """
 
-    def __init__(self, module: nn.Module) -> None:
-        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    def __init__(self, module: nn.Module, only: Sequence[Tensor] | None = None) -> None:
+        chosen = None if only is None else {id(p) for p in only}
+        trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        named = [(name, p) for name, p in trainable if chosen is None or id(p) in chosen]
         if not named:
             raise ValueError("the module has no trainable parameters")
         self.names = [name for name, _ in named]

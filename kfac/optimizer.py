@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from .families import Family
 from .fisher import FactorMemory, FactorSettings, KroneckerFisher
 from .flow import StepFailure
 from .functional import Network
+from .layout import Layout
 from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from .rules import RULES, Memory
 from .solvers import SOLVERS, DenseSolver, Solver
@@ -55,6 +56,7 @@ class NaturalGradient(torch.optim.Optimizer):
     control: how the step size is chosen; `lr`, which schedulers may change, is its upper limit.
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
     calibrate: scale the correction to its least-squares length; False is the published form.
+    parameters: those of the module's that are to be trained; all by default.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class NaturalGradient(torch.optim.Optimizer):
         calibrate: bool = True,
         gradient_averaging: float = 0.0,
         factors: FactorSettings | None = None,
+        parameters: Sequence[Tensor] | None = None,
         seed: int = 0,
     ) -> None:
         self.rule = choose("rule", rule, RULES)
@@ -82,8 +85,9 @@ class NaturalGradient(torch.optim.Optimizer):
         require(0 <= gradient_averaging < 1, f"gradient_averaging must lie in [0, 1), not {gradient_averaging}")
         self.control = control or TrustRegion()
         replace(self.control, lr=lr)  # dies here if lr is not a legal one
-        fisher = KroneckerFisher(module, family, factors or FactorSettings())
-        network = Network(module, list(fisher.layers))
+        layout = Layout(module, parameters)
+        fisher = KroneckerFisher(module, family, factors or FactorSettings(), layout)
+        network = Network(module, list(fisher.layers), layout=layout)
         self.geometry = Geometry(network, fisher, chosen, alpha, calibrate, gradient_averaging)
         self.module = module
         self.base_damping = self.damping = damping
@@ -102,6 +106,16 @@ class NaturalGradient(torch.optim.Optimizer):
     def coverage(self) -> str:
         """A table of every trainable parameter and the curvature block that covers it."""
         return self.geometry.fisher.coverage()
+
+    def condition_numbers(self) -> dict[str, float]:
+        """Of every layer's Kronecker block with its damping; empty before the first step."""
+        fisher, statistics = self.geometry.fisher, self.memory.factors.statistics
+        numbers = dict(zip((id(block) for block in fisher.blocks), statistics, strict=False))
+        return {
+            name: block.condition(numbers[id(block)], self.damping)
+            for name, block in fisher.layers.items()
+            if id(block) in numbers
+        }
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One update; returns the loss before it. A step that fails leaves the parameters untouched."""

@@ -9,6 +9,7 @@ from typing import NoReturn
 COMMANDS = {
     "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
     "bench": "cost and accuracy of an update",
+    "configs": "presets of a training run: which there are, and what they say",
 }
 
 

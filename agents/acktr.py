@@ -1,0 +1,273 @@
+"""ACKTR: an actor-critic that follows the natural gradient, with swappable geometry, behind SB3's interface.
+
+The main path: SB3's `learn` calls `collect_rollouts` (collector.py) and `train` in turn.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
+from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, RolloutBufferSamples, Schedule
+from stable_baselines3.common.utils import explained_variance, obs_as_tensor
+from stable_baselines3.common.vec_env import VecEnv
+from torch import Tensor
+
+from geonpg.kfac import SOLVERS, CgSolver, FactorSettings, FixedGaussian, NaturalGradient, Solver, TrustRegion
+from geonpg.kfac.choice import choose, require
+
+from .collector import Observations, collect
+from .outputs import Networks, draws_of
+from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
+
+Self = TypeVar("Self", bound="ACKTR")
+
+FIRST_ORDER_RATE = 1e-3  # of a critic trained by an `optimizer_class` of the user's, if no rate is given
+
+
+class ACKTR(OnPolicyAlgorithm):
+    """Natural-gradient actor-critic (Wu et al., 2017) with the update rules of Song, Song & Ermon (2018).
+
+    A2C's arguments come first and mean what they mean there, except:
+    learning_rate: the longest step h; the trust region usually asks for less.
+    vf_coef, max_grad_norm: for a critic that `policy_kwargs["optimizer_class"]` trains; the natural gradient needs neither.
+
+    method: the update rule, ng, mid, geo or geof. solver: kfac, pcg or cg (of `cg_iterations`).
+    alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture. calibrate: see docs/geometry.md.
+    target_kl: the trust region. damping: of the Fisher matrix. gradient_averaging: decay of the averaged gradient.
+    factor_averaging, inverse_every: of the Kronecker factors, the actor's and the critic's.
+    critic_*: the critic's own; it takes `critic_updates` Gauss-Newton steps per batch, each of which changes its values
+    by sqrt(2 critic_target_kl) at most, in the root mean square, toward returns with lambda `critic_lambda`.
+    """
+
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
+        "MlpPolicy": ACKTRPolicy,
+        "CnnPolicy": ACKTRCnnPolicy,
+        "MultiInputPolicy": ACKTRMultiInputPolicy,
+    }
+    policy: ActorCriticPolicy
+    networks: Networks
+
+    # fmt: off
+    def __init__(
+        self, policy: str | type[ActorCriticPolicy], env: GymEnv | str | None,
+        learning_rate: float | Schedule = 1.0, n_steps: int = 64, gamma: float = 0.99, gae_lambda: float = 0.95,
+        ent_coef: float = 0.0, vf_coef: float = 0.5, max_grad_norm: float = 0.5,
+        use_sde: bool = False, sde_sample_freq: int = -1,
+        rollout_buffer_class: type[RolloutBuffer] | None = None, rollout_buffer_kwargs: dict[str, Any] | None = None,
+        normalize_advantage: bool = True, stats_window_size: int = 100, tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None, verbose: int = 0, seed: int | None = None,
+        device: torch.device | str = "auto", _init_setup_model: bool = True, *,
+        method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
+        target_kl: float = 0.0015, damping: float = 0.01, gradient_averaging: float = 0.9, cg_iterations: int = 10,
+        factor_averaging: float = 0.95, inverse_every: int = 1,
+        critic_updates: int = 2, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
+        critic_cg_iterations: int = 5, critic_damping: float = 0.1, critic_target_kl: float = 0.1,
+        critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
+    ) -> None:
+        super().__init__(
+            policy, env, learning_rate=learning_rate, n_steps=n_steps, gamma=gamma, gae_lambda=gae_lambda,
+            ent_coef=ent_coef, vf_coef=vf_coef, max_grad_norm=max_grad_norm, use_sde=use_sde,
+            sde_sample_freq=sde_sample_freq, rollout_buffer_class=rollout_buffer_class,
+            rollout_buffer_kwargs=rollout_buffer_kwargs, stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log, policy_kwargs=policy_kwargs, verbose=verbose, seed=seed, device=device,
+            supported_action_spaces=(spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary),
+            _init_setup_model=False,
+        )
+        self.normalize_advantage = normalize_advantage
+        self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
+        self.target_kl, self.damping, self.gradient_averaging = target_kl, damping, gradient_averaging
+        self.cg_iterations, self.factor_averaging, self.inverse_every = cg_iterations, factor_averaging, inverse_every
+        self.critic_updates, self.critic_learning_rate = critic_updates, critic_learning_rate
+        self.critic_solver, self.critic_cg_iterations = critic_solver, critic_cg_iterations
+        self.critic_damping, self.critic_target_kl = critic_damping, critic_target_kl
+        self.critic_gradient_averaging = critic_gradient_averaging
+        self.critic_lambda = gae_lambda if critic_lambda is None else critic_lambda
+        self.seconds: dict[str, float] = {}  # by phase, since the last log
+        require(critic_updates >= 1, f"critic_updates must be at least 1, not {critic_updates}")
+        if _init_setup_model:
+            self._setup_model()
+    # fmt: on
+
+    def _setup_model(self) -> None:
+        super()._setup_model()
+        self.networks = Networks(self.policy, obs_as_tensor(batch_of_one(self.observation_space), self.device))
+        self.policy.optimizer = NaturalGradient(
+            self.networks.actor,
+            self.networks.family,
+            lr=self.lr_schedule(1),
+            rule=self.method,
+            solver=solver_of(self.solver, self.cg_iterations),
+            control=TrustRegion(max_kl=self.target_kl),
+            damping=self.damping,
+            alpha=self.alpha,
+            calibrate=self.calibrate,
+            gradient_averaging=self.gradient_averaging,
+            factors=FactorSettings(averaging=self.factor_averaging, inverse_every=self.inverse_every),
+            parameters=self.networks.actor_parameters,
+            seed=int(torch.randint(2**31, ())),
+        )
+        self.policy.critic_optimizer = self._make_critic_optimizer()
+
+    def _make_critic_optimizer(self) -> torch.optim.Optimizer:
+        own = self.policy_kwargs.get("optimizer_class")
+        if own is not None:
+            rate = self.critic_learning_rate or FIRST_ORDER_RATE
+            keywords = self.policy_kwargs.get("optimizer_kwargs") or {}
+            return own(self.networks.critic_parameters, lr=rate, **keywords)
+        return NaturalGradient(
+            self.networks.critic,
+            FixedGaussian(),
+            lr=self.critic_learning_rate or 1.0,
+            rule="ng",
+            solver=solver_of(self.critic_solver, self.critic_cg_iterations),
+            control=TrustRegion(max_kl=self.critic_target_kl),
+            damping=self.critic_damping,
+            gradient_averaging=self.critic_gradient_averaging,
+            factors=FactorSettings(averaging=self.factor_averaging, inverse_every=self.inverse_every),
+            parameters=self.networks.critic_parameters,
+            seed=int(torch.randint(2**31, ())),
+        )
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "networks"]
+
+    def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
+        return ["policy", "policy.optimizer", "policy.critic_optimizer"], []
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - start
+
+    def collect_rollouts(
+        self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+    ) -> bool:
+        return collect(self, env, callback, rollout_buffer, n_rollout_steps)
+
+    def assess(self, observations: Observations, actions: NDArray[Any]) -> tuple[Tensor, Tensor]:
+        """Values [n, 1] and log-probabilities [n] of a batch of observations and recorded actions."""
+        inputs = self.networks.inputs(obs_as_tensor(observations, self.device))
+        draws = draws_of(self.policy, torch.as_tensor(actions, device=self.device).float())
+        return self.networks.critic(inputs), self.networks.family.log_prob(self.networks.actor(inputs), draws)
+
+    def values_of(self, observations: Observations) -> Tensor:
+        """Values [n, 1] of a batch of observations."""
+        return self.networks.critic(self.networks.inputs(obs_as_tensor(observations, self.device)))
+
+    def train(self) -> None:
+        """One step of the policy and several of the critic, on the whole rollout."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        batch = next(self.rollout_buffer.get(batch_size=None))
+        inputs = self.networks.inputs(batch.observations)
+        with self.timed("policy"):
+            policy_loss, entropy = self._improve_policy(inputs, batch)
+        with self.timed("critic"):
+            value_loss = self._fit_critic(inputs, batch)
+        self._n_updates += 1
+        self._record_update(policy_loss, value_loss, entropy)
+
+    def _improve_policy(self, inputs: Any, batch: RolloutBufferSamples) -> tuple[float, float]:
+        """The loss and the entropy before the step."""
+        advantages = batch.advantages
+        if self.normalize_advantage and len(advantages) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        draws, family, optimizer = draws_of(self.policy, batch.actions), self.networks.family, self.policy.optimizer
+        start: list[float] = []
+
+        def surrogate() -> Tensor:
+            optimizer.zero_grad()
+            z = self.networks.actor(inputs)
+            ratio = torch.exp(family.log_prob(z, draws) - batch.old_log_prob)
+            gain, entropy = (ratio * advantages).mean(), family.entropy(z).mean()
+            start.extend([-float(gain.detach()), float(entropy.detach())])
+            loss = -gain - self.ent_coef * entropy
+            loss.backward()
+            return loss
+
+        optimizer.step(surrogate)
+        return start[0], start[1]
+
+    def _fit_critic(self, inputs: Any, batch: RolloutBufferSamples) -> float:
+        """The mean squared error before the first step."""
+        optimizer, targets = self.policy.critic_optimizer, batch.returns.unsqueeze(1)
+        natural = isinstance(optimizer, NaturalGradient)
+        errors: list[float] = []
+
+        def regression() -> Tensor:
+            optimizer.zero_grad()
+            error = (self.networks.critic(inputs) - targets).square().mean()
+            errors.append(float(error.detach()))
+            # half the squared error is a Gaussian's negative log-likelihood, whose Fisher matrix is Gauss-Newton's
+            loss = 0.5 * error if natural else self.vf_coef * error
+            loss.backward()
+            if not natural:
+                torch.nn.utils.clip_grad_norm_(self.networks.critic_parameters, self.max_grad_norm)
+            return loss
+
+        for _ in range(self.critic_updates):
+            optimizer.step(regression)
+        return errors[0]
+
+    def _record_update(self, policy_loss: float, value_loss: float, entropy: float) -> None:
+        buffer, report = self.rollout_buffer, self.policy.optimizer.report
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record(
+            "train/explained_variance", explained_variance(buffer.values.ravel(), buffer.returns.ravel())
+        )
+        self.logger.record("train/entropy_loss", -entropy)
+        self.logger.record("train/policy_loss", policy_loss)
+        self.logger.record("train/value_loss", value_loss)
+        self.logger.record("train/approx_kl", report.actual_kl)
+        self.logger.record("train/rejected", self.policy.optimizer.rejected)
+        if hasattr(self.policy, "log_std"):
+            self.logger.record("train/std", float(self.policy.log_std.detach().exp().mean()))
+        for name, value in asdict(report).items():
+            if not math.isnan(value):
+                self.logger.record(f"geometry/{name}", float(value))
+        if report.accepted and report.predicted_kl > 0:
+            self.logger.record("geometry/actual_over_predicted_kl", report.actual_kl / report.predicted_kl)
+
+    def dump_logs(self, iteration: int = 0) -> None:
+        for layer, number in self.policy.optimizer.condition_numbers().items():
+            self.logger.record(f"geometry/condition_{layer}", number)
+        for phase, seconds in self.seconds.items():
+            self.logger.record(f"geometry/seconds_{phase}", seconds)
+        self.seconds.clear()
+        super().dump_logs(iteration)
+
+    def learn(
+        self: Self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 10,
+        tb_log_name: str = "ACKTR",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+
+
+def solver_of(name: str, iterations: int) -> Solver:
+    """The solver of that name; conjugate gradients with that many iterations."""
+    solver = choose("solver", name, SOLVERS)
+    return CgSolver(solver.preconditioned, iterations) if isinstance(solver, CgSolver) else solver
+
+
+def batch_of_one(space: spaces.Space[Any]) -> Observations:
+    """An observation to try the networks with."""
+    if isinstance(space, spaces.Dict):
+        return {key: np.asarray(batch_of_one(part)) for key, part in space.spaces.items()}
+    return np.zeros((1, *(space.shape or ())), dtype=space.dtype)

@@ -1,0 +1,143 @@
+"""Collects a rollout: one policy forward per vector step; the critic sees the whole rollout at once, afterwards."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.utils import obs_as_tensor
+from stable_baselines3.common.vec_env import VecEnv
+
+if TYPE_CHECKING:
+    from .acktr import ACKTR
+
+Array = NDArray[Any]
+Observations = Array | dict[str, Array]
+
+
+class BrokenEnvironment(RuntimeError):
+    """An environment returned something that is not a number."""
+
+
+@dataclass
+class Rollout:
+    """What a rollout leaves beside the buffer: the last `dones`, and where a time limit cut an episode off."""
+
+    dones: Array
+    timeouts: list[tuple[int, int, Any]] = field(default_factory=list)  # step, environment, last observation
+
+
+def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: RolloutBuffer, n_steps: int) -> bool:
+    """SB3's contract of `collect_rollouts`; False if a callback ended it."""
+    agent.policy.set_training_mode(False)
+    buffer.reset()
+    callback.on_rollout_start()
+    with agent.timed("rollout"):
+        rollout = step_through(agent, env, callback, buffer, n_steps)
+    if rollout is None:
+        return False
+    with agent.timed("values"), torch.no_grad():
+        evaluate(agent, buffer, rollout)
+    callback.update_locals(locals())
+    callback.on_rollout_end()
+    return True
+
+
+def step_through(
+    agent: "ACKTR", env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
+) -> Rollout | None:
+    """`n_rollout_steps` steps into the buffer; None if a callback ended them. Callbacks see SB3's own local names."""
+    rollout = Rollout(np.zeros(env.num_envs, dtype=np.bool_))
+    unknown = torch.zeros(env.num_envs, 1), torch.zeros(env.num_envs)  # values and log-probabilities, for now
+    for n_steps in range(n_rollout_steps):
+        if agent.use_sde and (n_steps == 0 or (agent.sde_sample_freq > 0 and n_steps % agent.sde_sample_freq == 0)):
+            agent.policy.reset_noise(env.num_envs)
+        assert agent._last_obs is not None
+        actions = agent.networks.act(obs_as_tensor(agent._last_obs, agent.device)).cpu().numpy()
+        new_obs, rewards, dones, infos = env.step(within_bounds(agent, actions))
+        check_finite(new_obs, rewards)
+        agent.num_timesteps += env.num_envs
+        callback.update_locals(locals())
+        if not callback.on_step():
+            return None
+        if dones.any():
+            agent._update_info_buffer(infos, dones)
+            rollout.timeouts += [(n_steps, i, infos[i]["terminal_observation"]) for i in cut_off(dones, infos)]
+        assert agent._last_episode_starts is not None
+        rollout_buffer.add(agent._last_obs, actions, rewards, agent._last_episode_starts, *unknown)
+        agent._last_obs, agent._last_episode_starts = new_obs, dones
+        rollout.dones = dones
+    return rollout
+
+
+def cut_off(dones: Array, infos: list[dict[str, Any]]) -> list[int]:
+    """The environments whose episode a time limit has ended."""
+    return [
+        int(i)
+        for i in np.flatnonzero(dones)
+        if infos[i].get("TimeLimit.truncated") and infos[i].get("terminal_observation") is not None
+    ]
+
+
+def within_bounds(agent: "ACKTR", actions: Array) -> Array:
+    """The policy's actions as the environment takes them."""
+    space = agent.action_space
+    if not isinstance(space, spaces.Box):
+        return actions
+    actions = actions.reshape(-1, *space.shape)
+    return agent.policy.unscale_action(actions) if agent.policy.squash_output else actions.clip(space.low, space.high)
+
+
+def check_finite(observations: Observations, rewards: Array) -> None:
+    """A number that is none would become a policy that is none."""
+    for seen in observations.values() if isinstance(observations, dict) else (observations,):
+        if seen.dtype.kind == "f" and not np.isfinite(seen.sum()) and not np.isfinite(seen).all():
+            raise BrokenEnvironment(f"environment {first_broken(seen)} returned an observation that is not finite")
+    if not np.isfinite(rewards.sum()) and not np.isfinite(rewards).all():
+        raise BrokenEnvironment(f"environment {first_broken(rewards)} returned a reward that is not finite")
+
+
+def first_broken(rows: Array) -> int:
+    return int(np.argmin(np.isfinite(rows.reshape(len(rows), -1)).all(1)))
+
+
+def evaluate(agent: "ACKTR", buffer: RolloutBuffer, rollout: Rollout) -> None:
+    """Fill in values, log-probabilities, returns and advantages of a finished rollout."""
+    shape = buffer.rewards.shape
+    actions = buffer.actions.reshape(-1, buffer.actions.shape[-1])
+    values, log_probs = agent.assess(flattened(buffer.observations), actions)
+    buffer.values[:] = values.cpu().numpy().reshape(shape)
+    buffer.log_probs[:] = log_probs.cpu().numpy().reshape(shape)
+    if rollout.timeouts:
+        # a time limit is not a termination: what would have followed is worth its value
+        steps, envs, finals = zip(*rollout.timeouts, strict=True)
+        tail = agent.values_of(stacked(finals)).cpu().numpy().reshape(-1)
+        buffer.rewards[list(steps), list(envs)] += agent.gamma * tail
+    assert agent._last_obs is not None
+    last_values = agent.values_of(agent._last_obs)
+    if agent.critic_lambda == agent.gae_lambda:
+        buffer.compute_returns_and_advantage(last_values, rollout.dones)
+        return
+    buffer.gae_lambda = agent.critic_lambda
+    buffer.compute_returns_and_advantage(last_values, rollout.dones)
+    returns, buffer.gae_lambda = buffer.returns, agent.gae_lambda
+    buffer.compute_returns_and_advantage(last_values, rollout.dones)
+    buffer.returns = returns
+
+
+def flattened(observations: Observations) -> Observations:
+    """[steps, environments, ...] -> [steps x environments, ...]."""
+    if isinstance(observations, dict):
+        return {key: array.reshape(-1, *array.shape[2:]) for key, array in observations.items()}
+    return observations.reshape(-1, *observations.shape[2:])
+
+
+def stacked(observations: tuple[Any, ...]) -> Observations:
+    """Single observations as one batch."""
+    if isinstance(observations[0], dict):
+        return {key: np.stack([o[key] for o in observations]) for key in observations[0]}
+    return np.stack(observations)

@@ -1,0 +1,22 @@
+"""The settings of a training run, and presets of them. Start with `schema.py`."""
+
+from .presets import Layer, Preset, layers, lineage, load, names, parse_overrides, read, shown, task_names, to_toml
+from .schema import FIELDS, Settings, help_of, legal_words
+
+__all__ = [
+    "FIELDS",
+    "Layer",
+    "Preset",
+    "Settings",
+    "help_of",
+    "layers",
+    "legal_words",
+    "lineage",
+    "load",
+    "names",
+    "parse_overrides",
+    "read",
+    "shown",
+    "task_names",
+    "to_toml",
+]

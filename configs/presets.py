@@ -1,0 +1,161 @@
+"""Presets: TOML files that hold what differs from the schema, for every task and for some.
+
+A file has a one-line `description`, settings, and tables such as [task.Walker2d] (any version) or
+[task."Walker2d-v4"] (that one). `extends = "paper"` starts from another preset. What is said later wins:
+schema, what is extended, the file's own settings, its table for any version, its table for this one, overrides.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from .schema import FIELDS, Settings, checked, known, parsed
+
+SUFFIX = ".toml"
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings and where they stand."""
+
+    source: str
+    values: Values
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One TOML file, its values checked. `extends` is a name, a path, or nothing."""
+
+    name: str
+    description: str
+    extends: str
+    values: Values
+    tasks: Mapping[str, Values]
+
+    def tables(self, tasks: Iterable[str]) -> list[Layer]:
+        """What it says of those tasks that it knows."""
+        return [Layer(f"{self.name}, task {task}", self.tasks[task]) for task in tasks if task in self.tasks]
+
+
+def names() -> list[str]:
+    """The presets that come with the package."""
+    found = (entry.name for entry in files("geonpg.configs").iterdir())
+    return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
+
+
+def load(preset: str, env_id: str | None = None, overrides: Mapping[str, Any] = {}) -> Settings:
+    """The settings of a preset, which is a name or a path to a .toml file, for one task or for any."""
+    values: dict[str, Any] = {}
+    for layer in layers(preset, env_id):
+        values |= layer.values
+    return Settings(**values | checked_values(overrides))
+
+
+def layers(preset: str, env_id: str | None = None) -> list[Layer]:
+    """What a preset adds to the schema, the strongest last."""
+    found: list[Layer] = []
+    for part in lineage(preset):
+        found += [Layer(part.name, part.values), *part.tables(task_names(env_id))]
+    return found
+
+
+def lineage(preset: str) -> list[Preset]:
+    """A preset and, before it, those that it extends."""
+    chain = [read(preset)]
+    while chain[0].extends:
+        with blaming(chain[0].name):
+            if chain[0].extends in [part.name for part in chain]:
+                raise ValueError(f"extends goes in a circle through {chain[0].extends!r}")
+            chain.insert(0, read(chain[0].extends))
+    return chain
+
+
+def task_names(env_id: str | None) -> list[str]:
+    """What a task's tables may be called: without its version, and in full."""
+    return [] if env_id is None else list(dict.fromkeys([re.sub(r"-v\d+$", "", env_id), env_id]))
+
+
+def read(preset: str) -> Preset:
+    """One file, checked. A path that it extends is relative to it."""
+    text = text_of(preset)
+    with blaming(preset):
+        content = tomllib.loads(text)
+        description, extends = line(content, "description"), line(content, "extends")
+        if extends.endswith(SUFFIX):
+            extends = str((Path(preset).parent / extends).resolve())
+        tasks = task_tables(content)
+        return Preset(preset, description, extends, checked_values(content, ("description", "extends", "task")), tasks)
+
+
+def text_of(preset: str) -> str:
+    if not preset.endswith(SUFFIX):
+        name = known("preset", preset, names(), " or a path to a .toml file")
+        return files("geonpg.configs").joinpath(name + SUFFIX).read_text(encoding="utf-8")
+    try:
+        return Path(preset).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read preset {preset!r}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"cannot read preset {preset!r}: it is not UTF-8 text") from None
+
+
+@contextmanager
+def blaming(source: str) -> Iterator[None]:
+    """An error in here names its source."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+
+
+def line(content: Values, key: str) -> str:
+    text = content.get(key, "")
+    if not isinstance(text, str) or not text.isprintable():
+        raise ValueError(f"{key} must be one line of text, not {text!r}")
+    return text
+
+
+def task_tables(content: Values) -> dict[str, Values]:
+    tables = content.get("task", {})
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise ValueError("task must be tables such as [task.Walker2d]")
+    found: dict[str, Values] = {}
+    for task, table in tables.items():
+        with blaming(f"task {task}"):
+            found[task] = checked_values(table)
+    return found
+
+
+def checked_values(values: Values, besides: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The settings among `values`, in their one form; what is neither a setting nor named in `besides` dies."""
+    keys = [known("key", key, [*FIELDS, *besides]) for key in values]
+    return {key: checked(key, values[key]) for key in keys if key not in besides}
+
+
+def parse_overrides(items: Iterable[str]) -> dict[str, Any]:
+    """From ["hidden=64,64", "calibrate=false", ...], as `--set` takes them; of equal keys the last counts."""
+    overrides = {}
+    for item in items:
+        key, equals, text = item.partition("=")
+        if not equals:
+            raise ValueError(f"a setting is given as key=value, not {item!r}")
+        key = known("key", key.strip(), FIELDS)
+        overrides[key] = parsed(key, text.strip())
+    return overrides
+
+
+def shown(value: Any) -> str:
+    """A value as TOML writes it, which for these types is as JSON does."""
+    return json.dumps(value)
+
+
+def to_toml(settings: Settings) -> str:
+    """Every key and value; `load` reads it back to equal settings."""
+    return "".join(f"{key} = {shown(value)}\n" for key, value in asdict(settings).items())

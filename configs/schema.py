@@ -1,0 +1,181 @@
+"""Every setting of a training run: its default, its legal values and one line of help."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of setting: its words, which values are of it, their one form, and how text is read as one."""
+
+    words: str
+    holds: Callable[[Any], bool]
+    form: Callable[[Any], Any]
+    parse: Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Legal:
+    """Which values of its type a setting takes, in words and as a test."""
+
+    words: str
+    test: Callable[[Any], bool]
+
+
+def is_int(value: Any) -> bool:
+    """Booleans are no integers here, although Python says so."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_finite(value: Any) -> bool:
+    return (is_int(value) or isinstance(value, float)) and abs(value) <= sys.float_info.max
+
+
+def is_ints(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(is_int, value))
+
+
+def parse_bool(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def parse_ints(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",")) if text else ()
+
+
+KINDS: Mapping[Any, Kind] = {
+    bool: Kind("true or false", lambda value: isinstance(value, bool), bool, parse_bool),
+    int: Kind("an integer", is_int, int, int),
+    float: Kind("a finite number", is_finite, float, float),
+    str: Kind("", lambda value: isinstance(value, str), str, str),
+    tuple[int, ...]: Kind("integers", is_ints, tuple, parse_ints),
+}
+
+
+def one_of(*names: str) -> Legal:
+    return Legal(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+def at_least(low: int) -> Legal:
+    return Legal(f"of at least {low}", lambda value: value >= low)
+
+
+def within(low: int, high: int) -> Legal:
+    return Legal(f"in [{low}, {high}]", lambda value: low <= value <= high)
+
+
+ANY = Legal("", lambda value: True)
+POSITIVE = Legal("above 0", lambda value: value > 0)
+AVERAGING = Legal("in [0, 1)", lambda value: 0 <= value < 1)
+SIZES = Legal("of at least 1, such as 64,64", lambda value: all(size >= 1 for size in value))
+METHODS = one_of("ng", "mid", "geo", "geof")
+SOLVERS = one_of("kfac", "pcg", "cg")
+ACTIVATIONS = one_of("tanh", "relu", "elu")
+
+
+def setting(default: T, help: str, legal: Legal = ANY) -> T:
+    return field(default=default, metadata={"help": help, "legal": legal})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A training run: rollout, policy, critic, run. A wrong value dies here."""
+
+    n_envs: int = setting(16, "environments stepped side by side", at_least(1))
+    n_steps: int = setting(64, "steps of each environment per update", at_least(1))
+    gamma: float = setting(0.99, "discount of future rewards", within(0, 1))
+    gae_lambda: float = setting(0.95, "lambda of the advantages (GAE)", within(0, 1))
+    normalize_observations: bool = setting(True, "observations with running mean 0 and variance 1")
+    normalize_rewards: bool = setting(True, "rewards divided by the running deviation of their discounted sum")
+    clip: float = setting(10.0, "largest size of a normalised observation or reward", POSITIVE)
+    frames: int = setting(1, "observations of the last so many steps side by side", at_least(1))
+    scale_actions: bool = setting(False, "the policy's actions live in [-1, 1] and are scaled to the bounds")
+
+    method: str = setting("geo", "update rule of the policy", METHODS)
+    solver: str = setting("kfac", "how the policy's natural gradient is solved for", SOLVERS)
+    alpha: float = setting(0.0, "connection: 0 Levi-Civita (the paper), 1 exponential, -1 mixture", within(-1, 1))
+    calibrate: bool = setting(True, "scale the correction to its least-squares length; false is the published form")
+    learning_rate: float = setting(1.0, "longest step h of the policy", POSITIVE)
+    target_kl: float = setting(0.0015, "predicted KL divergence of one update of the policy, at most", POSITIVE)
+    damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
+    gradient_averaging: float = setting(0.9, "decay of the average of gradients over updates", AVERAGING)
+    cg_iterations: int = setting(10, "iterations of pcg and cg", at_least(1))
+    factor_averaging: float = setting(0.95, "decay of the average of K-FAC factors over updates", AVERAGING)
+    inverse_every: int = setting(1, "updates between inversions of the K-FAC factors", at_least(1))
+    ent_coef: float = setting(0.0, "weight of the entropy bonus", at_least(0))
+    normalize_advantage: bool = setting(True, "advantages of a batch with mean 0 and variance 1")
+    hidden: tuple[int, ...] = setting((64, 64), "sizes of the policy's hidden layers", SIZES)
+    activation: str = setting("tanh", "activation of the policy's hidden layers", ACTIVATIONS)
+    log_std_init: float = setting(-0.7, "log standard deviation of actions at the start", within(-20, 20))
+    ortho_init: bool = setting(True, "orthogonal weights at the start")
+
+    critic_updates: int = setting(5, "updates of the critic per batch", at_least(1))
+    critic_learning_rate: float = setting(1.0, "longest step h of the critic", POSITIVE)
+    critic_solver: str = setting("pcg", "how the critic's natural gradient is solved for", SOLVERS)
+    critic_cg_iterations: int = setting(3, "iterations of the critic's pcg and cg", at_least(1))
+    critic_damping: float = setting(0.1, "added to the diagonal of the critic's Fisher matrix", at_least(0))
+    critic_target_kl: float = setting(0.1, "predicted KL divergence of one update of the critic, at most", POSITIVE)
+    critic_averaging: float = setting(0.95, "decay of the average of the critic's K-FAC factors", AVERAGING)
+    critic_inverse_every: int = setting(1, "updates between inversions of the critic's K-FAC factors", at_least(1))
+    critic_gradient_averaging: float = setting(0.0, "decay of the average of the critic's gradients", AVERAGING)
+    critic_lambda: float = setting(0.95, "lambda of the critic's targets; 1 is Monte-Carlo", within(0, 1))
+    critic_hidden: tuple[int, ...] = setting((64, 64), "sizes of the critic's hidden layers", SIZES)
+    critic_activation: str = setting("tanh", "activation of the critic's hidden layers", ACTIVATIONS)
+
+    steps: int = setting(1_000_000, "environment steps of the run, over all environments", at_least(1))
+    eval_every: int = setting(50_000, "environment steps between evaluations", at_least(1))
+    eval_episodes: int = setting(10, "episodes of one evaluation", at_least(1))
+    torch_threads: int = setting(1, "threads of torch; another number may change the last bits", at_least(1))
+    env_threads: int = setting(0, "threads of the environments, 0 for one per core; changes no result", at_least(0))
+
+    def __post_init__(self) -> None:
+        for key in FIELDS:
+            object.__setattr__(self, key, checked(key, getattr(self, key)))
+
+
+FIELDS: Mapping[str, Field[Any]] = {f.name: f for f in fields(Settings)}
+
+
+def legal_words(key: str) -> str:
+    """Which values a key takes: 'an integer of at least 1'."""
+    return f"{KINDS[FIELDS[key].type].words} {FIELDS[key].metadata['legal'].words}".strip()
+
+
+def help_of(key: str) -> str:
+    """One line on a key; where a name is to be chosen, with the names."""
+    choices = f": {legal_words(key)}" if FIELDS[key].type is str else ""
+    return f"{FIELDS[key].metadata['help']}{choices}"
+
+
+def checked(key: str, value: Any) -> Any:
+    """The value of a key in its one form: an integer becomes a float where one is due, a list a tuple."""
+    kind = KINDS[FIELDS[key].type]
+    if not kind.holds(value) or not FIELDS[key].metadata["legal"].test(value):
+        raise ValueError(f"{key} must be {legal_words(key)}, not {value!r}")
+    return kind.form(value)
+
+
+def parsed(key: str, text: str) -> Any:
+    """The value of a key, read from text by the key's type."""
+    try:
+        value = KINDS[FIELDS[key].type].parse(text)
+    except ValueError:
+        raise ValueError(f"{key} must be {legal_words(key)}, not {text!r}") from None
+    return checked(key, value)
+
+
+def known(kind: str, name: str, legal: Iterable[str], or_else: str = "") -> str:
+    """The name, if it is legal; otherwise it dies with the closest one and all of them."""
+    names = list(legal)
+    if name not in names:
+        closest = get_close_matches(name, names, n=1)
+        hint = f" (did you mean {closest[0]}?)" if closest else ""
+        raise ValueError(f"unknown {kind} {name!r}{hint}: choose one of {', '.join(names)}{or_else}")
+    return name

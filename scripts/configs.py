@@ -1,0 +1,84 @@
+"""`geonpg configs`: which presets there are; with a name, every key with its value and where that comes from."""
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from geonpg.configs import help_of, layers, legal_words, lineage, load, names, read, shown, task_names
+from geonpg.scripts.cli import Parser
+
+
+def parse(argv: Sequence[str] | None) -> tuple[Parser, Namespace]:
+    parser = Parser("geonpg configs", description="List presets, or show every setting of one.")
+    parser.add_argument("preset", nargs="?", metavar="NAME", help=f"{', '.join(names())}, or a path to a .toml file")
+    parser.add_argument("--env", metavar="ID", help="show the values for this task, such as Walker2d-v4")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    arguments = parser.parse_args(argv)
+    if arguments.env is not None and arguments.preset is None:
+        parser.error(f"--env needs a preset: choose one of {', '.join(names())} or a path to a .toml file")
+    return parser, arguments
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Aligned, two spaces between."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def described(preset: str, env_id: str | None) -> dict[str, Any]:
+    """A preset as plain data: every key with its value, source, help and legal values; and the tables of its tasks.
+
+    `tasks` are those that this environment's values come from, or all of them if none is given.
+    """
+    parts = lineage(preset)
+    sources = {key: layer.source for layer in layers(preset, env_id) for key in layer.values}
+    settings = {
+        key: {"value": value, "from": sources.get(key, "schema"), "help": help_of(key), "legal": legal_words(key)}
+        for key, value in asdict(load(preset, env_id)).items()
+    }
+    tables = [t for part in parts for t in part.tables(part.tasks if env_id is None else task_names(env_id))]
+    return {
+        "preset": preset,
+        "description": parts[-1].description,
+        "env": env_id,
+        "settings": settings,
+        "tasks": {table.source: table.values for table in tables},
+    }
+
+
+def table(preset: dict[str, Any]) -> str:
+    """What `described` says, for people."""
+    rows = [("key", "value", "from", "what")]
+    rows += [(key, shown(s["value"]), s["from"], s["help"]) for key, s in preset["settings"].items()]
+    heading = f"{preset['preset']}: {preset['description']}" if preset["description"] else preset["preset"]
+    return "\n\n".join(filter(None, [heading, columns(rows), task_note(preset)]))
+
+
+def task_note(preset: dict[str, Any]) -> str:
+    """Without a task: what tasks change. With one: whether the preset knows it."""
+    if preset["env"] is not None:
+        return "" if preset["tasks"] else f"{preset['preset']} has no values of its own for {preset['env']}"
+    said = [(task, ", ".join(f"{k} = {shown(v)}" for k, v in table.items())) for task, table in preset["tasks"].items()]
+    return f"Tasks with values of their own (--env ID shows all for one):\n{columns(said)}" if said else ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser, arguments = parse(argv)
+    if arguments.preset is None:
+        presets = {name: read(name).description for name in names()}
+        print(json.dumps(presets) if arguments.json else columns(list(presets.items())))
+        return 0
+    try:
+        preset = described(arguments.preset, arguments.env)
+    except ValueError as error:
+        parser.error(str(error))
+    print(json.dumps(preset) if arguments.json else table(preset))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""One dataclass holds every default; a wrong value dies in one sentence."""
+
+import math
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any
+
+import pytest
+
+from geonpg.configs import FIELDS, Settings, help_of, legal_words
+
+# What each type refuses, whatever the range.
+FOREIGN: dict[Any, list[Any]] = {
+    bool: [1, 0.0, "true", None],
+    int: [True, 1.0, "1", None, [1]],
+    float: [True, "1", None, math.nan, math.inf, -math.inf, 10**400],
+    str: [1, None, "", "GEO", ["geo"]],
+    tuple[int, ...]: [64, "64,64", [64.0], [True], None, {64}],
+}
+
+AT_LEAST_0 = ("an integer of at least 0", [0, 7], [-1])
+AT_LEAST_1 = ("an integer of at least 1", [1, 7], [0, -1])
+NOT_NEGATIVE = ("a finite number of at least 0", [0, 0.5], [-1e-9])
+POSITIVE = ("a finite number above 0", [1e-9, 3], [0, -1.0])
+UNIT = ("a finite number in [0, 1]", [0, 0.5, 1], [-0.1, 1.1])
+AVERAGING = ("a finite number in [0, 1)", [0, 0.99], [-0.1, 1])
+BOOLEAN = ("true or false", [True, False], [])
+SIZES = ("integers of at least 1, such as 64,64", [(), (3,), [3, 4]], [(64, 0), (-1,)])
+METHOD = ("one of ng, mid, geo, geof", ["ng", "mid", "geo", "geof"], ["adam"])
+SOLVER = ("one of kfac, pcg, cg", ["kfac", "pcg", "cg"], ["dense"])
+ACTIVATION = ("one of tanh, relu, elu", ["tanh", "relu", "elu"], ["gelu"])
+
+# Of each key: its legal values in words, some that are legal, some that are not.
+CONTRACT = {
+    **dict.fromkeys(["n_envs", "n_steps", "frames", "cg_iterations", "inverse_every"], AT_LEAST_1),
+    **dict.fromkeys(["critic_updates", "critic_cg_iterations", "critic_inverse_every"], AT_LEAST_1),
+    **dict.fromkeys(["steps", "eval_every", "eval_episodes", "torch_threads"], AT_LEAST_1),
+    "env_threads": AT_LEAST_0,
+    **dict.fromkeys(["gamma", "gae_lambda", "critic_lambda"], UNIT),
+    **dict.fromkeys(["normalize_observations", "normalize_rewards", "scale_actions", "calibrate"], BOOLEAN),
+    **dict.fromkeys(["normalize_advantage", "ortho_init"], BOOLEAN),
+    **dict.fromkeys(["clip", "learning_rate", "target_kl", "critic_learning_rate", "critic_target_kl"], POSITIVE),
+    **dict.fromkeys(["damping", "critic_damping", "ent_coef"], NOT_NEGATIVE),
+    **dict.fromkeys(["gradient_averaging", "factor_averaging"], AVERAGING),
+    **dict.fromkeys(["critic_averaging", "critic_gradient_averaging"], AVERAGING),
+    "alpha": ("a finite number in [-1, 1]", [-1, 0.5, 1], [-1.1, 2]),
+    "log_std_init": ("a finite number in [-20, 20]", [-20, 0, 1.5], [-21, 1e3]),
+    "method": METHOD,
+    **dict.fromkeys(["solver", "critic_solver"], SOLVER),
+    **dict.fromkeys(["activation", "critic_activation"], ACTIVATION),
+    **dict.fromkeys(["hidden", "critic_hidden"], SIZES),
+}
+
+
+def test_every_field_has_a_contract_and_one_line_of_help() -> None:
+    assert set(CONTRACT) == set(FIELDS) == {f.name for f in fields(Settings)}
+    helps = [help_of(key) for key in FIELDS]
+    assert all(line and line.isprintable() for line in helps)
+    assert len(set(helps)) == len(helps)
+    assert help_of("method").endswith(": one of ng, mid, geo, geof")
+
+
+@pytest.mark.parametrize("key", FIELDS)
+def test_legal_values_are_taken_in_one_form(key: str) -> None:
+    kind = FIELDS[key].type
+    for value in CONTRACT[key][1]:
+        taken = getattr(replace(Settings(), **{key: value}), key)
+        assert taken == (tuple(value) if isinstance(value, list) else value)
+        assert type(taken) is (tuple if kind == tuple[int, ...] else kind)
+
+
+@pytest.mark.parametrize("key", FIELDS)
+def test_a_wrong_value_dies_with_the_legal_ones(key: str) -> None:
+    words, _, wrong = CONTRACT[key]
+    assert legal_words(key) == words
+    for value in [*wrong, *FOREIGN[FIELDS[key].type]]:
+        with pytest.raises(ValueError, match=f"^{key} must be ") as died:
+            Settings(**{key: value})
+        assert str(died.value) == f"{key} must be {words}, not {value!r}"
+        assert str(died.value).isprintable(), "one line"
+
+
+def test_settings_are_values() -> None:
+    assert Settings() == Settings(hidden=[64, 64], learning_rate=1)
+    assert hash(Settings()) == hash(Settings(hidden=[64, 64], learning_rate=1))
+    with pytest.raises(FrozenInstanceError):
+        Settings().gamma = 0.5
