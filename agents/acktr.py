@@ -40,7 +40,7 @@ class ACKTR(OnPolicyAlgorithm):
 
     A2C's arguments come first and mean what they mean there, except:
     learning_rate: the longest step h; the trust region usually asks for less.
-    vf_coef, max_grad_norm: for a critic that `policy_kwargs["optimizer_class"]` trains; the natural gradient needs neither.
+    vf_coef, max_grad_norm: for a critic that `policy_kwargs["optimizer_class"]` trains; ours needs neither.
 
     method: the update rule, ng, mid, geo or geof. solver: kfac, pcg or cg (of `cg_iterations`).
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture. calibrate: see docs/geometry.md.
@@ -93,7 +93,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.critic_damping, self.critic_target_kl = critic_damping, critic_target_kl
         self.critic_gradient_averaging = critic_gradient_averaging
         self.critic_lambda = gae_lambda if critic_lambda is None else critic_lambda
-        self.seconds: dict[str, float] = {}  # by phase, since the last log
+        self.seconds: dict[str, float] = {}  # by phase, in this process
         require(critic_updates >= 1, f"critic_updates must be at least 1, not {critic_updates}")
         if _init_setup_model:
             self._setup_model()
@@ -245,7 +245,6 @@ class ACKTR(OnPolicyAlgorithm):
             self.logger.record(f"geometry/condition_{layer}", number)
         for phase, seconds in self.seconds.items():
             self.logger.record(f"geometry/seconds_{phase}", seconds)
-        self.seconds.clear()
         super().dump_logs(iteration)
 
     def learn(

@@ -7,13 +7,32 @@ from stable_baselines3.common.policies import (
     ActorCriticPolicy,
     MultiInputActorCriticPolicy,
 )
+from torch import nn
 
 
 class SeparateCritic:
-    """Features that actor and critic shared would be trained by the actor alone; so each gets its own."""
+    """Features that actor and critic shared would be trained by the actor alone; so each gets its own.
 
-    def __init__(self, *args: Any, share_features_extractor: bool = False, **kwargs: Any) -> None:
+    critic_activation_fn: of the critic's hidden layers; the actor's by default.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        share_features_extractor: bool = False,
+        critic_activation_fn: type[nn.Module] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.critic_activation_fn = critic_activation_fn
         super().__init__(*args, share_features_extractor=share_features_extractor, **kwargs)
+
+    def _build_mlp_extractor(self) -> None:
+        super()._build_mlp_extractor()
+        if self.critic_activation_fn is not None:
+            layers = self.mlp_extractor.value_net
+            self.mlp_extractor.value_net = nn.Sequential(
+                *(layer if isinstance(layer, nn.Linear) else self.critic_activation_fn() for layer in layers)
+            )
 
 
 class ACKTRPolicy(SeparateCritic, ActorCriticPolicy):

@@ -8,13 +8,16 @@ from .make import is_native, make_vec
 from .mujoco import TASKS, MujocoVecEnv, Transition, quietly
 from .normalize import Moments, Normalize, frozen
 from .vector import GymVectorEnv
+from .wrappers import Frames, ScaleActions
 
 __all__ = [
     "TASKS",
+    "Frames",
     "GymVectorEnv",
     "Moments",
     "MujocoVecEnv",
     "Normalize",
+    "ScaleActions",
     "Transition",
     "frozen",
     "is_native",

@@ -6,8 +6,8 @@ import numpy as np
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
-from .mujoco import MujocoVecEnv
 from .task import Array, Flags
+from .wrappers import restore, state_of
 
 
 class Moments:
@@ -115,19 +115,18 @@ class Normalize(VecEnvWrapper):
 
     def get_state(self) -> dict[str, Any]:
         """The statistics, and the environments' own state where they have one."""
-        own = {
+        return {
             "observations": self.observation_moments.get_state(),
             "returns": self.return_moments.get_state(),
             "discounted": self._discounted.copy(),
+            "venv": state_of(self.venv),
         }
-        return own | ({"venv": self.venv.get_state()} if isinstance(self.venv, MujocoVecEnv) else {})
 
     def set_state(self, state: dict[str, Any]) -> None:
         self.observation_moments.set_state(state["observations"])
         self.return_moments.set_state(state["returns"])
         self._discounted = np.array(state["discounted"], dtype=np.float64)
-        if isinstance(self.venv, MujocoVecEnv):
-            self.venv.set_state(state["venv"])
+        restore(self.venv, state["venv"])
 
 
 def frozen(venv: VecEnv, like: Normalize) -> Normalize:

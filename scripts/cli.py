@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import NoReturn
 
 COMMANDS = {
+    "train": "train an agent: --env Walker2d-v4 --method geo",
     "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
     "bench": "cost and accuracy of an update",
     "configs": "presets of a training run: which there are, and what they say",

@@ -1,0 +1,70 @@
+"""The whole state of an agent between two updates: what `checkpoint.py` stores and an exact resume needs."""
+
+import random
+from collections import deque
+from typing import Any
+
+import numpy as np
+import torch
+
+from .acktr import ACKTR
+
+COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_last_obs", "_last_episode_starts")
+
+
+def get_state(agent: ACKTR) -> dict[str, Any]:
+    """Networks, optimisers, environments, random generators, counters."""
+    assert agent.env is not None
+    assert agent.ep_info_buffer is not None
+    return {
+        "policy": agent.policy.state_dict(),
+        "optimizer": agent.policy.optimizer.state_dict(),
+        "critic_optimizer": agent.policy.critic_optimizer.state_dict(),
+        "counters": {name: getattr(agent, name) for name in COUNTERS},
+        "episodes": [{"r": float(episode["r"]), "l": int(episode["l"])} for episode in agent.ep_info_buffer],
+        "env": agent.env.get_state() if hasattr(agent.env, "get_state") else None,
+        "random": get_random_state(),
+    }
+
+
+def set_state(agent: ACKTR, state: dict[str, Any]) -> bool:
+    """Go on from `get_state()`, bit for bit. False if the environments could not be restored and begin anew."""
+    assert agent.env is not None
+    agent.policy.load_state_dict(state["policy"])
+    agent.policy.optimizer.load_state_dict(state["optimizer"])
+    agent.policy.critic_optimizer.load_state_dict(state["critic_optimizer"])
+    for name in COUNTERS:
+        setattr(agent, name, state["counters"][name])
+    agent.ep_info_buffer = deque(state["episodes"], maxlen=agent._stats_window_size)
+    agent.ep_success_buffer = deque(maxlen=agent._stats_window_size)
+    if state["env"] is not None:
+        agent.env.set_state(state["env"])
+    exact = is_complete(state["env"])
+    if not exact:
+        agent._last_obs = agent.env.reset()
+        agent._last_episode_starts = np.ones(agent.env.num_envs, dtype=np.bool_)
+    set_random_state(state["random"])
+    return exact
+
+
+def is_complete(env: dict[str, Any] | None) -> bool:
+    """Does the state of a chain of wrappers reach down to the environments themselves?"""
+    return env is not None and (is_complete(env["venv"]) if "venv" in env else True)
+
+
+def get_random_state() -> dict[str, Any]:
+    """The generators that SB3, torch and we draw from."""
+    name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+    version, numbers, next_gauss = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "numpy": [str(name), np.asarray(keys), int(position), int(has_gauss), float(gauss)],
+        "python": [version, list(numbers), next_gauss],
+    }
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    np.random.set_state(tuple(state["numpy"]))
+    version, numbers, next_gauss = state["python"]
+    random.setstate((version, tuple(numbers), next_gauss))
