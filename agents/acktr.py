@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from stable_baselines3.common.utils import explained_variance, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
-from geonpg.kfac import SOLVERS, CgSolver, FactorSettings, FixedGaussian, NaturalGradient, Solver, TrustRegion
+from geonpg.kfac import SOLVERS, CgSolver, Constant, FactorSettings, FixedGaussian, NaturalGradient, Solver, TrustRegion
 from geonpg.kfac.choice import choose, require
 
 from .collector import Observations, collect
@@ -46,8 +46,8 @@ class ACKTR(OnPolicyAlgorithm):
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture. calibrate: see docs/geometry.md.
     target_kl: the trust region. damping: of the Fisher matrix. gradient_averaging: decay of the averaged gradient.
     factor_averaging, inverse_every: of the Kronecker factors, the actor's and the critic's.
-    critic_*: the critic's own; it takes `critic_updates` Gauss-Newton steps per batch, each of which changes its values
-    by sqrt(2 critic_target_kl) at most, in the root mean square, toward returns with lambda `critic_lambda`.
+    critic_*: the critic's own; it takes `critic_updates` Gauss-Newton steps per batch toward returns with lambda
+    `critic_lambda`, each of which changes values by sqrt(2 critic_target_kl) at most, or freely if that is 0.
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
@@ -72,11 +72,11 @@ class ACKTR(OnPolicyAlgorithm):
         target_kl: float = 0.0015, damping: float = 0.01, gradient_averaging: float = 0.9, cg_iterations: int = 10,
         factor_averaging: float = 0.95, inverse_every: int = 1,
         critic_updates: int = 2, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
-        critic_cg_iterations: int = 5, critic_damping: float = 0.1, critic_target_kl: float = 0.1,
+        critic_cg_iterations: int = 5, critic_damping: float = 0.1, critic_target_kl: float = 0.0,
         critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
     ) -> None:
         super().__init__(
-            policy, env, learning_rate=learning_rate, n_steps=n_steps, gamma=gamma, gae_lambda=gae_lambda,
+            policy, cast(GymEnv, env), learning_rate=learning_rate, n_steps=n_steps, gamma=gamma, gae_lambda=gae_lambda,
             ent_coef=ent_coef, vf_coef=vf_coef, max_grad_norm=max_grad_norm, use_sde=use_sde,
             sde_sample_freq=sde_sample_freq, rollout_buffer_class=rollout_buffer_class,
             rollout_buffer_kwargs=rollout_buffer_kwargs, stats_window_size=stats_window_size,
@@ -117,7 +117,7 @@ class ACKTR(OnPolicyAlgorithm):
             parameters=self.networks.actor_parameters,
             seed=int(torch.randint(2**31, ())),
         )
-        self.policy.critic_optimizer = self._make_critic_optimizer()
+        cast(Any, self.policy).critic_optimizer = self._make_critic_optimizer()
 
     def _make_critic_optimizer(self) -> torch.optim.Optimizer:
         own = self.policy_kwargs.get("optimizer_class")
@@ -131,13 +131,22 @@ class ACKTR(OnPolicyAlgorithm):
             lr=self.critic_learning_rate or 1.0,
             rule="ng",
             solver=solver_of(self.critic_solver, self.critic_cg_iterations),
-            control=TrustRegion(max_kl=self.critic_target_kl),
+            control=TrustRegion(max_kl=self.critic_target_kl) if self.critic_target_kl > 0 else Constant(),
             damping=self.critic_damping,
             gradient_averaging=self.critic_gradient_averaging,
             factors=FactorSettings(averaging=self.factor_averaging, inverse_every=self.inverse_every),
             parameters=self.networks.critic_parameters,
             seed=int(torch.randint(2**31, ())),
         )
+
+    @property
+    def optimizer(self) -> NaturalGradient:
+        """The policy's; it lives where SB3 looks for it."""
+        return cast(NaturalGradient, self.policy.optimizer)
+
+    @property
+    def critic_optimizer(self) -> torch.optim.Optimizer:
+        return cast(torch.optim.Optimizer, self.policy.critic_optimizer)
 
     def _excluded_save_params(self) -> list[str]:
         return [*super()._excluded_save_params(), "networks"]
@@ -158,13 +167,13 @@ class ACKTR(OnPolicyAlgorithm):
 
     def assess(self, observations: Observations, actions: NDArray[Any]) -> tuple[Tensor, Tensor]:
         """Values [n, 1] and log-probabilities [n] of a batch of observations and recorded actions."""
-        inputs = self.networks.inputs(obs_as_tensor(observations, self.device))
+        seen, networks = obs_as_tensor(observations, self.device), self.networks
         draws = draws_of(self.policy, torch.as_tensor(actions, device=self.device).float())
-        return self.networks.critic(inputs), self.networks.family.log_prob(self.networks.actor(inputs), draws)
+        return networks.values(seen), networks.family.log_prob(networks.actor(networks.inputs(seen)), draws)
 
     def values_of(self, observations: Observations) -> Tensor:
         """Values [n, 1] of a batch of observations."""
-        return self.networks.critic(self.networks.inputs(obs_as_tensor(observations, self.device)))
+        return self.policy.predict_values(obs_as_tensor(observations, self.device))
 
     def train(self) -> None:
         """One step of the policy and several of the critic, on the whole rollout."""
@@ -184,7 +193,7 @@ class ACKTR(OnPolicyAlgorithm):
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        draws, family, optimizer = draws_of(self.policy, batch.actions), self.networks.family, self.policy.optimizer
+        draws, family, optimizer = draws_of(self.policy, batch.actions), self.networks.family, self.optimizer
         start: list[float] = []
 
         def surrogate() -> Tensor:
@@ -202,11 +211,11 @@ class ACKTR(OnPolicyAlgorithm):
 
     def _fit_critic(self, inputs: Any, batch: RolloutBufferSamples) -> float:
         """The mean squared error before the first step."""
-        optimizer, targets = self.policy.critic_optimizer, batch.returns.unsqueeze(1)
+        optimizer, targets = self.critic_optimizer, batch.returns.unsqueeze(1)
         natural = isinstance(optimizer, NaturalGradient)
         errors: list[float] = []
 
-        def regression() -> Tensor:
+        def regression() -> float:
             optimizer.zero_grad()
             error = (self.networks.critic(inputs) - targets).square().mean()
             errors.append(float(error.detach()))
@@ -215,14 +224,14 @@ class ACKTR(OnPolicyAlgorithm):
             loss.backward()
             if not natural:
                 torch.nn.utils.clip_grad_norm_(self.networks.critic_parameters, self.max_grad_norm)
-            return loss
+            return float(loss.detach())
 
         for _ in range(self.critic_updates):
             optimizer.step(regression)
         return errors[0]
 
     def _record_update(self, policy_loss: float, value_loss: float, entropy: float) -> None:
-        buffer, report = self.rollout_buffer, self.policy.optimizer.report
+        buffer, report = self.rollout_buffer, self.optimizer.report
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         self.logger.record(
             "train/explained_variance", explained_variance(buffer.values.ravel(), buffer.returns.ravel())
@@ -231,7 +240,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.logger.record("train/policy_loss", policy_loss)
         self.logger.record("train/value_loss", value_loss)
         self.logger.record("train/approx_kl", report.actual_kl)
-        self.logger.record("train/rejected", self.policy.optimizer.rejected)
+        self.logger.record("train/rejected", self.optimizer.rejected)
         if hasattr(self.policy, "log_std"):
             self.logger.record("train/std", float(self.policy.log_std.detach().exp().mean()))
         for name, value in asdict(report).items():
@@ -241,7 +250,7 @@ class ACKTR(OnPolicyAlgorithm):
             self.logger.record("geometry/actual_over_predicted_kl", report.actual_kl / report.predicted_kl)
 
     def dump_logs(self, iteration: int = 0) -> None:
-        for layer, number in self.policy.optimizer.condition_numbers().items():
+        for layer, number in self.optimizer.condition_numbers().items():
             self.logger.record(f"geometry/condition_{layer}", number)
         for phase, seconds in self.seconds.items():
             self.logger.record(f"geometry/seconds_{phase}", seconds)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .acktr import ACKTR
 
 Array = NDArray[Any]
-Observations = Array | dict[str, Array]
+Observations = Any  # an array, or a dictionary of arrays
 
 
 class BrokenEnvironment(RuntimeError):
@@ -56,8 +56,9 @@ def step_through(
     for n_steps in range(n_rollout_steps):
         if agent.use_sde and (n_steps == 0 or (agent.sde_sample_freq > 0 and n_steps % agent.sde_sample_freq == 0)):
             agent.policy.reset_noise(env.num_envs)
-        assert agent._last_obs is not None
-        actions = agent.networks.act(obs_as_tensor(agent._last_obs, agent.device)).cpu().numpy()
+        last_obs: Any = agent._last_obs
+        actions = agent.networks.act(obs_as_tensor(last_obs, agent.device)).cpu().numpy()
+        new_obs: Any
         new_obs, rewards, dones, infos = env.step(within_bounds(agent, actions))
         check_finite(new_obs, rewards)
         agent.num_timesteps += env.num_envs
@@ -68,7 +69,7 @@ def step_through(
             agent._update_info_buffer(infos, dones)
             rollout.timeouts += [(n_steps, i, infos[i]["terminal_observation"]) for i in cut_off(dones, infos)]
         assert agent._last_episode_starts is not None
-        rollout_buffer.add(agent._last_obs, actions, rewards, agent._last_episode_starts, *unknown)
+        rollout_buffer.add(last_obs, actions, rewards, agent._last_episode_starts, *unknown)
         agent._last_obs, agent._last_episode_starts = new_obs, dones
         rollout.dones = dones
     return rollout

@@ -1,10 +1,9 @@
 """An SB3 policy's two networks, as the natural gradient wants them: modules from observations to outputs z.
 
-A plain policy (vectors in, two chains of layers) becomes two `nn.Sequential`s over the policy's own parameters, which
-take the written-out path of `geonpg.kfac`. Any other policy is wrapped as it is and takes torch.func's.
+A standard policy becomes two `nn.Sequential`s over its own parameters; without a trained feature extractor these take
+the written-out path of `geonpg.kfac`. Any other policy is wrapped as it is.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +17,8 @@ from stable_baselines3.common.distributions import (
     TanhBijector,
 )
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
-from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
+from stable_baselines3.common.preprocessing import preprocess_obs
+from stable_baselines3.common.torch_layers import MlpExtractor
 from torch import Tensor, nn
 
 from geonpg.kfac import Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product
@@ -79,17 +79,19 @@ def draws_of(policy: ActorCriticPolicy, actions: Tensor) -> Tensor:
     return TanhBijector.inverse(actions) if policy.squash_output else actions
 
 
-def plain_parts(policy: ActorCriticPolicy) -> bool:
-    """Do this policy's distributions and values come from SB3's own code, on flat vectors?"""
-    own = ("get_distribution", "predict_values", "_get_action_dist_from_latent", "extract_features")
+def is_standard(policy: ActorCriticPolicy) -> bool:
+    """Are this policy's outputs computed by SB3's own code: features, two chains of layers, a linear head each?"""
+    own = ("forward", "get_distribution", "predict_values", "_get_action_dist_from_latent", "extract_features")
     return (
         all(getattr(type(policy), name) is getattr(ActorCriticPolicy, name) for name in own)
         and type(policy.mlp_extractor) is MlpExtractor
-        and type(policy.pi_features_extractor) is FlattenExtractor
-        and type(policy.vf_features_extractor) is FlattenExtractor
         and type(policy.action_net) is nn.Linear
         and not isinstance(policy.action_dist, StateDependentNoiseDistribution)
     )
+
+
+def has_state(module: nn.Module) -> bool:
+    return any(True for _ in (*module.parameters(), *module.buffers()))
 
 
 class Networks:
@@ -100,8 +102,11 @@ class Networks:
 
     def __init__(self, policy: ActorCriticPolicy, example: Observations) -> None:
         self.policy, self.family = policy, family_of(policy)
-        self.plain = plain_parts(policy)
-        self.actor, self.critic = chains_of(policy) if self.plain else (PolicyOutputs(policy), ValueOutputs(policy))
+        self.standard = is_standard(policy)
+        # features that nothing is learnt for are computed once, and leave plain chains of layers behind
+        self.fixed_features = self.standard and not has_state(policy.pi_features_extractor)
+        self.actor: nn.Module = actor_chain(policy) if self.standard else PolicyOutputs(policy)
+        self.critic: nn.Module = critic_chain(policy) if self.standard else ValueOutputs(policy)
         with torch.no_grad():
             inputs = self.inputs(example)
         self.actor_parameters = used_by(self.actor, inputs)
@@ -109,34 +114,44 @@ class Networks:
         self.critic_parameters = [p for p in used_by(self.critic, inputs) if id(p) not in owned]
 
     def inputs(self, observations: Observations) -> Any:
-        """What the modules take: flat features of a plain policy, the observations themselves of any other."""
-        if not self.plain:
-            return observations
-        return BasePolicy.extract_features(self.policy, observations, self.policy.pi_features_extractor)
+        """What the modules take: fixed features, or preprocessed observations, or the observations themselves."""
+        if self.fixed_features:
+            return BasePolicy.extract_features(self.policy, observations, self.policy.pi_features_extractor)
+        if self.standard:
+            return preprocess_obs(observations, self.policy.observation_space, self.policy.normalize_images)
+        return observations
 
     @torch.no_grad()
     def act(self, observations: Observations) -> Tensor:
         """One draw per observation, without an SB3 distribution where that can be avoided."""
-        if not self.plain:
-            return self.policy.get_distribution(observations).get_actions()
-        z = self.actor(self.inputs(observations))
-        actions = self.family.sample(z)
+        if not self.standard:
+            return self.policy(observations)[0]
+        actions = self.family.sample(self.actor(self.inputs(observations)))
         return actions.long() if isinstance(self.policy.action_dist, MultiCategoricalDistribution) else actions
 
+    def values(self, observations: Observations) -> Tensor:
+        """[n, 1], as the policy's own `forward` gives them."""
+        return self.critic(self.inputs(observations)) if self.standard else self.policy(observations)[1]
 
-def chains_of(policy: ActorCriticPolicy) -> tuple[nn.Sequential, nn.Sequential]:
-    """Actor and critic of a plain policy, over its own parameters."""
-    layers: list[nn.Module] = [*policy.mlp_extractor.policy_net, policy.action_net]
+
+def actor_chain(policy: ActorCriticPolicy) -> nn.Sequential:
+    """The actor of a standard policy, over its own parameters."""
+    features = [policy.pi_features_extractor] if has_state(policy.pi_features_extractor) else []
+    chain = nn.Sequential(*features, *policy.mlp_extractor.policy_net, policy.action_net)
     if isinstance(policy.action_dist, DiagGaussianDistribution):
         free = FreeLogStd(policy.log_std.numel())
         free.log_std = policy.log_std
-        layers.append(free)
-    return nn.Sequential(*layers), nn.Sequential(*policy.mlp_extractor.value_net, policy.value_net)
+        chain.append(free)
+    return chain
 
 
-def used_by(module: Callable[[Any], Tensor], inputs: Any) -> list[Tensor]:
+def critic_chain(policy: ActorCriticPolicy) -> nn.Sequential:
+    features = [policy.vf_features_extractor] if has_state(policy.vf_features_extractor) else []
+    return nn.Sequential(*features, *policy.mlp_extractor.value_net, policy.value_net)
+
+
+def used_by(module: nn.Module, inputs: Any) -> list[Tensor]:
     """The module's parameters that its output depends on."""
-    assert isinstance(module, nn.Module)
     parameters = [p for p in module.parameters() if p.requires_grad]
     training = module.training
     module.eval()  # looking must not move a running average

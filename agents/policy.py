@@ -10,21 +10,15 @@ from stable_baselines3.common.policies import (
 from torch import nn
 
 
-class SeparateCritic:
+class SeparateCritic(ActorCriticPolicy):
     """Features that actor and critic shared would be trained by the actor alone; so each gets its own.
 
     critic_activation_fn: of the critic's hidden layers; the actor's by default.
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        share_features_extractor: bool = False,
-        critic_activation_fn: type[nn.Module] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *args: Any, critic_activation_fn: type[nn.Module] | None = None, **kwargs: Any) -> None:
         self.critic_activation_fn = critic_activation_fn
-        super().__init__(*args, share_features_extractor=share_features_extractor, **kwargs)
+        super().__init__(*args, **{"share_features_extractor": False, **kwargs})
 
     def _build_mlp_extractor(self) -> None:
         super()._build_mlp_extractor()
@@ -35,7 +29,7 @@ class SeparateCritic:
             )
 
 
-class ACKTRPolicy(SeparateCritic, ActorCriticPolicy):
+class ACKTRPolicy(SeparateCritic):
     """For vectors of observations."""
 
 

@@ -18,8 +18,8 @@ def get_state(agent: ACKTR) -> dict[str, Any]:
     assert agent.ep_info_buffer is not None
     return {
         "policy": agent.policy.state_dict(),
-        "optimizer": agent.policy.optimizer.state_dict(),
-        "critic_optimizer": agent.policy.critic_optimizer.state_dict(),
+        "optimizer": agent.optimizer.state_dict(),
+        "critic_optimizer": agent.critic_optimizer.state_dict(),
         "counters": {name: getattr(agent, name) for name in COUNTERS},
         "episodes": [{"r": float(episode["r"]), "l": int(episode["l"])} for episode in agent.ep_info_buffer],
         "env": agent.env.get_state() if hasattr(agent.env, "get_state") else None,
@@ -29,20 +29,20 @@ def get_state(agent: ACKTR) -> dict[str, Any]:
 
 def set_state(agent: ACKTR, state: dict[str, Any]) -> bool:
     """Go on from `get_state()`, bit for bit. False if the environments could not be restored and begin anew."""
-    assert agent.env is not None
+    env: Any = agent.env
     agent.policy.load_state_dict(state["policy"])
-    agent.policy.optimizer.load_state_dict(state["optimizer"])
-    agent.policy.critic_optimizer.load_state_dict(state["critic_optimizer"])
+    agent.optimizer.load_state_dict(state["optimizer"])
+    agent.critic_optimizer.load_state_dict(state["critic_optimizer"])
     for name in COUNTERS:
         setattr(agent, name, state["counters"][name])
     agent.ep_info_buffer = deque(state["episodes"], maxlen=agent._stats_window_size)
     agent.ep_success_buffer = deque(maxlen=agent._stats_window_size)
     if state["env"] is not None:
-        agent.env.set_state(state["env"])
+        env.set_state(state["env"])
     exact = is_complete(state["env"])
     if not exact:
-        agent._last_obs = agent.env.reset()
-        agent._last_episode_starts = np.ones(agent.env.num_envs, dtype=np.bool_)
+        agent._last_obs = env.reset()
+        agent._last_episode_starts = np.ones(env.num_envs, dtype=np.bool_)
     set_random_state(state["random"])
     return exact
 

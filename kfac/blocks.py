@@ -4,7 +4,6 @@ A block has no memory. It turns what a batch shows into statistics, statistics i
 applies either; the statistics are averaged and kept by the caller.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -71,8 +70,9 @@ class KroneckerBlock(Block):
 
     def condition(self, statistics: Statistics, damping: float) -> float:
         """The condition number of the damped block: that of a Kronecker product is the factors' product."""
-        ridges = factored_damping(*statistics, damping)
-        return math.prod(condition_number(factor, ridge) for factor, ridge in zip(statistics, ridges, strict=True))
+        a, d = statistics
+        ridge_a, ridge_d = factored_damping(a, d, damping)
+        return condition_number(a, ridge_a) * condition_number(d, ridge_d)
 
     def _matrix(self, flat: Tensor) -> Tensor:
         """[weight, bias] of this span, side by side: [o, i + 1]."""

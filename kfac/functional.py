@@ -96,6 +96,9 @@ class Network:
         self.plan = plan_of(module) if written_out else None
         if self.plan is not None and sum(step.parameters for step in self.plan) != len(self.layout.names):
             self.plan = None  # a layer that is used twice, or one that is not trained
+        owners = [id(p) for m in module.modules() for p in m._parameters.values() if p is not None]
+        # a module that is registered twice is not tied, and torch would leave it broken if told that it is
+        self._tied = len(set(owners)) < len(owners)
         self._nested_checked: dict[bool, bool] = {}
 
     def trusts_nested(self, at: "Functional", v: Tensor) -> bool:
@@ -117,7 +120,7 @@ class Network:
         with torch.random.fork_rng(), sdpa_kernel(SDPBackend.MATH), WithoutDropout():
             torch.manual_seed(0)
             state = {**self.layout.named(y), **buffers}
-            z = functional_call(self.module, state, call.args, call.kwargs)
+            z = functional_call(self.module, state, call.args, call.kwargs, tie_weights=self._tied)
         if not isinstance(z, Tensor) or z.ndim < 2:
             got = f"a tensor of shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"a {type(z).__name__}"
             raise ValueError(

@@ -79,7 +79,7 @@ def evaluate(
         own.training = False
         own.observation_moments.set_state(like.observation_moments.get_state())
     returns, left = np.full(episodes, np.nan), episodes
-    observations = env.reset()
+    observations: Any = env.reset()
     while left:
         actions, _ = model.predict(observations, deterministic=True)
         observations, _, dones, infos = env.step(actions)
@@ -91,7 +91,7 @@ def evaluate(
 
 
 def keep_memory() -> None:
-    """Ask glibc not to return memory to the system after every update, only to ask for it again: a fifth of the time."""
+    """Ask glibc not to return memory to the system after every update, only to ask for it again."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         for option in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD

@@ -247,5 +247,5 @@ def curve_row(agent: ACKTR) -> list[float]:
     returns = float(np.mean([e["r"] for e in episodes])) if episodes else float("nan")
     lengths = float(np.mean([e["l"] for e in episodes])) if episodes else float("nan")
     logged = [float(values[f"train/{name}"]) for name in ("explained_variance", "value_loss")]
-    kl, rejected = agent.policy.optimizer.report.actual_kl, agent.policy.optimizer.rejected
+    kl, rejected = agent.optimizer.report.actual_kl, agent.optimizer.rejected
     return [int(agent.num_timesteps), returns, lengths, kl, -float(values["train/entropy_loss"]), *logged, rejected]

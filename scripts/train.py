@@ -67,7 +67,7 @@ class Bar:
     def __call__(self, run: Run) -> None:
         episodes = run.agent.ep_info_buffer
         mean = f"{sum(e['r'] for e in episodes) / len(episodes):.1f}" if episodes else "-"
-        kl = run.agent.policy.optimizer.report.actual_kl
+        kl = run.agent.optimizer.report.actual_kl
         self.bar.set_postfix_str(f"return {mean}, KL {kl:.4f}", refresh=False)
         self.bar.update(min(run.steps, self.bar.total) - self.bar.n)
 

@@ -1,0 +1,212 @@
+"""ACKTR against SB3's contract and against what its update promises."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.vec_env import VecNormalize
+
+from geonpg.agents import ACKTR
+from geonpg.envs import Normalize, make_vec
+from geonpg.kfac import RULES
+
+METHODS = ("ng", "mid", "geo", "geof")
+
+
+class Choices(gymnasium.Env[Any, Any]):
+    """Any action space: the reward is the mean of the action's components."""
+
+    def __init__(self, action_space: spaces.Space[Any]) -> None:
+        self.observation_space = spaces.Box(-1, 1, (3,), np.float32)
+        self.action_space = action_space
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.np_random.uniform(-1, 1, 3).astype(np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        observation = self.np_random.uniform(-1, 1, 3).astype(np.float32)
+        return observation, float(np.mean(action)), self.steps >= 20, False, {}
+
+
+SPACES = {
+    "Box": spaces.Box(-1, 1, (2,), np.float32),
+    "Discrete": spaces.Discrete(4),
+    "MultiDiscrete": spaces.MultiDiscrete([2, 5]),
+    "MultiBinary": spaces.MultiBinary(3),
+}
+
+
+def parameters(agent: ACKTR) -> torch.Tensor:
+    return torch.cat([p.detach().reshape(-1) for p in agent.policy.parameters()])
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("kind", SPACES)
+def test_every_method_improves_every_kind_of_action(kind: str, method: str) -> None:
+    env = make_vec_env(lambda: Choices(SPACES[kind]), 4, seed=0)
+    agent = ACKTR("MlpPolicy", env, method=method, n_steps=64, target_kl=0.02, seed=0)
+    before = evaluate_policy(agent, env, 20)[0]
+    agent.learn(6000)
+    assert evaluate_policy(agent, env, 20)[0] > before + 1
+    assert agent.optimizer.rejected == 0
+
+
+def test_the_methods_are_the_rules_of_the_library() -> None:
+    assert set(METHODS) <= set(RULES)
+    with pytest.raises(ValueError, match="unknown rule 'sgd': choose one of ng, mid, geo, geof"):
+        ACKTR("MlpPolicy", "CartPole-v1", method="sgd")
+    with pytest.raises(ValueError, match="unknown solver 'lu': choose one of kfac, pcg, cg"):
+        ACKTR("MlpPolicy", "CartPole-v1", solver="lu")
+
+
+@pytest.mark.parametrize("solver", ["kfac", "pcg", "cg"])
+def test_the_step_stays_within_its_trust_region(solver: str) -> None:
+    agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), solver=solver, target_kl=0.003, seed=0)
+    agent.learn(2000)
+    report = agent.optimizer.report
+    assert report.accepted
+    assert 0 < report.actual_kl <= 1.5 * 0.003
+    assert report.predicted_kl == pytest.approx(0.003 * 0.25**report.halvings, rel=1e-3)
+
+
+def test_the_actor_moves_with_its_critic_standing_still_and_the_other_way_round() -> None:
+    agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), seed=0)
+    agent._setup_learn(1000)
+    agent.learn(256)
+    shared = {id(p) for p in agent.networks.actor_parameters} & {id(p) for p in agent.networks.critic_parameters}
+    named = {id(p) for p in agent.policy.parameters()}
+    assert not shared
+    assert {id(p) for p in agent.networks.actor_parameters + agent.networks.critic_parameters} == named
+
+
+def test_the_first_update_is_the_natural_gradient_of_the_surrogate() -> None:
+    """One `ng` step with a dense solve equals (F + damping)^-1 grad by brute force, in direction."""
+    env = make_vec_env(lambda: Choices(SPACES["Discrete"]), 2, seed=0)
+    agent = ACKTR(
+        "MlpPolicy", env, method="ng", solver="dense", n_steps=32, gradient_averaging=0.0, damping=0.1,
+        policy_kwargs={"net_arch": [3]}, seed=0, learning_rate=1e-3, target_kl=1.0,
+    )  # fmt: skip
+    agent._setup_learn(64)
+    assert agent.env is not None
+    from stable_baselines3.common.callbacks import CallbackList
+
+    callback = CallbackList([])
+    callback.init_callback(agent)
+    agent.collect_rollouts(agent.env, callback, agent.rollout_buffer, 32)
+    buffer, actor = agent.rollout_buffer, agent.networks.actor
+    x = torch.as_tensor(buffer.observations.swapaxes(0, 1).reshape(-1, 3))
+    actions = torch.as_tensor(buffer.actions.swapaxes(0, 1).reshape(-1)).long()
+    advantages = torch.as_tensor(buffer.advantages.swapaxes(0, 1).reshape(-1))
+    advantages = (advantages - advantages.mean()) / advantages.std()
+    ours = agent.networks.actor_parameters
+
+    def gradient(output: torch.Tensor) -> torch.Tensor:
+        return torch.cat([g.reshape(-1) for g in torch.autograd.grad(output, ours, retain_graph=True)]).double()
+
+    log_probs = actor(x).log_softmax(-1)
+    wanted = gradient((log_probs[range(64), actions] * advantages).mean())
+    fisher = torch.zeros(len(wanted), len(wanted), dtype=torch.float64)
+    for row in log_probs:
+        for log_prob in row:
+            score = gradient(log_prob)
+            fisher += torch.outer(score, score) * float(log_prob.detach().exp()) / 64
+    wanted = torch.linalg.solve(fisher + 0.1 * torch.eye(len(wanted)), wanted)
+    before = torch.cat([p.detach().reshape(-1) for p in ours]).double()
+    agent.train()
+    moved = torch.cat([p.detach().reshape(-1) for p in ours]).double() - before
+    torch.testing.assert_close(moved, 1e-3 * wanted, rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_seed_gives_the_same_bits(method: str) -> None:
+    twins = [
+        ACKTR("MlpPolicy", Normalize(make_vec("Hopper-v4", 4, seed=3)), method=method, n_steps=32, seed=3).learn(1000)
+        for _ in range(2)
+    ]
+    assert torch.equal(parameters(twins[0]), parameters(twins[1]))
+
+
+def test_a_saved_model_goes_on_like_the_one_it_was(tmp_path: Path) -> None:
+    env = make_vec_env("CartPole-v1", 4, seed=0)
+    agent = ACKTR("MlpPolicy", env, method="geof", seed=0).learn(1500)
+    agent.save(tmp_path / "model")
+    again = ACKTR.load(tmp_path / "model", env=env)
+    assert torch.equal(parameters(agent), parameters(again))
+    assert again.optimizer.memory.factors.statistics[0][0].dtype == torch.float64
+    assert again.method == "geof"
+    results = []
+    for model in (agent, again):
+        torch.manual_seed(5)
+        model.set_env(env)
+        env.seed(7)
+        model.num_timesteps, model._last_obs = 0, None
+        np.random.seed(0)
+        results.append(parameters(model.learn(600)))
+    assert torch.equal(*results)
+
+
+def test_sb3s_own_policies_normalisation_and_optimisers_work() -> None:
+    env = VecNormalize(make_vec_env("Pendulum-v1", 2, seed=0))
+    own = {"optimizer_class": torch.optim.AdamW, "optimizer_kwargs": {"weight_decay": 0.0}}
+    agent = ACKTR(ActorCriticPolicy, env, policy_kwargs=own, seed=0)
+    before = parameters(agent)
+    agent.learn(500)
+    assert isinstance(agent.critic_optimizer, torch.optim.AdamW)
+    assert not torch.equal(before, parameters(agent))
+
+
+@pytest.mark.parametrize("sde", [False, True])
+def test_a_shared_trunk_is_the_actors(sde: bool) -> None:
+    """SB3's own image policy shares its features: the critic must not move what the trust region answers for."""
+
+    class Pictures(Choices):
+        def __init__(self) -> None:
+            super().__init__(SPACES["Box"])
+            self.observation_space = spaces.Box(0, 255, (3, 36, 36), np.uint8)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return self.observation_space.sample(), {}
+
+        def step(self, action: Any) -> Any:
+            return self.observation_space.sample(), *super().step(action)[1:]
+
+    from stable_baselines3.common.policies import ActorCriticCnnPolicy
+
+    env = make_vec_env(Pictures, 1, seed=0)
+    small = {"features_extractor_kwargs": {"features_dim": 8}}
+    agent = ACKTR(ActorCriticCnnPolicy, env, n_steps=8, policy_kwargs=small, use_sde=sde, seed=0, cg_iterations=2)
+    trunk = {id(p) for p in agent.policy.features_extractor.parameters()}
+    assert trunk <= {id(p) for p in agent.networks.actor_parameters}
+    assert not trunk & {id(p) for p in agent.networks.critic_parameters}
+    before = parameters(agent)
+    agent.learn(16)
+    assert not torch.equal(before, parameters(agent))
+
+
+def test_the_logs_have_sb3s_keys_and_ours() -> None:
+    agent = ACKTR("MlpPolicy", Normalize(make_vec("Hopper-v4", 4, seed=0)), seed=0)
+    seen: dict[str, Any] = {}
+    agent._setup_learn(1)
+    dump = agent.logger.dump
+    agent.logger.dump = lambda step=0: (seen.update(agent.logger.name_to_value), dump(step))[1]
+    agent.set_logger(agent.logger)
+    agent.learn(2000, log_interval=1)
+    wanted = ["rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "time/total_timesteps"]
+    wanted += [f"train/{k}" for k in ("n_updates", "explained_variance", "entropy_loss", "policy_loss", "value_loss")]
+    wanted += [f"train/{k}" for k in ("std", "learning_rate", "approx_kl")]
+    wanted += [f"geometry/{k}" for k in ("predicted_kl", "actual_kl", "actual_over_predicted_kl", "kappa", "angle")]
+    wanted += [f"geometry/{k}" for k in ("residual_before", "residual_after", "correction_norm", "damping")]
+    wanted += [f"geometry/{k}" for k in ("condition_0", "seconds_rollout", "seconds_policy", "seconds_critic")]
+    assert set(wanted) <= set(seen)
