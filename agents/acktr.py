@@ -45,7 +45,7 @@ class ACKTR(OnPolicyAlgorithm):
     method: the update rule, ng, mid, geo or geof. solver: kfac, pcg or cg (of `cg_iterations`).
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture. calibrate: see docs/geometry.md.
     target_kl: the trust region. damping: of the Fisher matrix. gradient_averaging: decay of the averaged gradient.
-    factor_averaging, inverse_every: of the Kronecker factors, the actor's and the critic's.
+    factor_averaging: of the Kronecker factors, the critic's too. factors_every: updates between two looks at them.
     critic_*: the critic's own; it takes `critic_updates` Gauss-Newton steps per batch toward returns with lambda
     `critic_lambda`, each of which changes values by sqrt(2 critic_target_kl) at most, or freely if that is 0.
     """
@@ -61,7 +61,7 @@ class ACKTR(OnPolicyAlgorithm):
     # fmt: off
     def __init__(
         self, policy: str | type[ActorCriticPolicy], env: GymEnv | str | None,
-        learning_rate: float | Schedule = 1.0, n_steps: int = 64, gamma: float = 0.99, gae_lambda: float = 0.95,
+        learning_rate: float | Schedule = 1.0, n_steps: int = 32, gamma: float = 0.99, gae_lambda: float = 0.95,
         ent_coef: float = 0.0, vf_coef: float = 0.5, max_grad_norm: float = 0.5,
         use_sde: bool = False, sde_sample_freq: int = -1,
         rollout_buffer_class: type[RolloutBuffer] | None = None, rollout_buffer_kwargs: dict[str, Any] | None = None,
@@ -70,9 +70,9 @@ class ACKTR(OnPolicyAlgorithm):
         device: torch.device | str = "auto", _init_setup_model: bool = True, *,
         method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
         target_kl: float = 0.0015, damping: float = 0.01, gradient_averaging: float = 0.9, cg_iterations: int = 10,
-        factor_averaging: float = 0.95, inverse_every: int = 1,
+        factor_averaging: float = 0.95, factors_every: int = 1,
         critic_updates: int = 2, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
-        critic_cg_iterations: int = 5, critic_damping: float = 0.1, critic_target_kl: float = 0.0,
+        critic_cg_iterations: int = 3, critic_damping: float = 0.03, critic_target_kl: float = 0.0,
         critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
     ) -> None:
         super().__init__(
@@ -87,7 +87,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.normalize_advantage = normalize_advantage
         self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
         self.target_kl, self.damping, self.gradient_averaging = target_kl, damping, gradient_averaging
-        self.cg_iterations, self.factor_averaging, self.inverse_every = cg_iterations, factor_averaging, inverse_every
+        self.cg_iterations, self.factor_averaging, self.factors_every = cg_iterations, factor_averaging, factors_every
         self.critic_updates, self.critic_learning_rate = critic_updates, critic_learning_rate
         self.critic_solver, self.critic_cg_iterations = critic_solver, critic_cg_iterations
         self.critic_damping, self.critic_target_kl = critic_damping, critic_target_kl
@@ -113,7 +113,7 @@ class ACKTR(OnPolicyAlgorithm):
             alpha=self.alpha,
             calibrate=self.calibrate,
             gradient_averaging=self.gradient_averaging,
-            factors=FactorSettings(averaging=self.factor_averaging, inverse_every=self.inverse_every),
+            factors=FactorSettings(averaging=self.factor_averaging, update_every=self.factors_every),
             parameters=self.networks.actor_parameters,
             seed=int(torch.randint(2**31, ())),
         )
@@ -134,7 +134,7 @@ class ACKTR(OnPolicyAlgorithm):
             control=TrustRegion(max_kl=self.critic_target_kl) if self.critic_target_kl > 0 else Constant(),
             damping=self.critic_damping,
             gradient_averaging=self.critic_gradient_averaging,
-            factors=FactorSettings(averaging=self.factor_averaging, inverse_every=self.inverse_every),
+            factors=FactorSettings(averaging=self.factor_averaging, update_every=self.critic_updates),
             parameters=self.networks.critic_parameters,
             seed=int(torch.randint(2**31, ())),
         )

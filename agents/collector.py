@@ -9,8 +9,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
+
+from .acting import sampler
 
 if TYPE_CHECKING:
     from .acktr import ACKTR
@@ -52,12 +53,13 @@ def step_through(
 ) -> Rollout | None:
     """`n_rollout_steps` steps into the buffer; None if a callback ended them. Callbacks see SB3's own local names."""
     rollout = Rollout(np.zeros(env.num_envs, dtype=np.bool_))
+    act = sampler(agent.networks, n_rollout_steps, env.num_envs, agent.device)
     unknown = torch.zeros(env.num_envs, 1), torch.zeros(env.num_envs)  # values and log-probabilities, for now
     for n_steps in range(n_rollout_steps):
         if agent.use_sde and (n_steps == 0 or (agent.sde_sample_freq > 0 and n_steps % agent.sde_sample_freq == 0)):
             agent.policy.reset_noise(env.num_envs)
         last_obs: Any = agent._last_obs
-        actions = agent.networks.act(obs_as_tensor(last_obs, agent.device)).cpu().numpy()
+        actions = act(last_obs)
         new_obs: Any
         new_obs, rewards, dones, infos = env.step(within_bounds(agent, actions))
         check_finite(new_obs, rewards)

@@ -88,8 +88,8 @@ def setting(default: T, help: str, legal: Legal = ANY) -> T:
 class Settings:
     """A training run: rollout, policy, critic, run. A wrong value dies here."""
 
-    n_envs: int = setting(16, "environments stepped side by side", at_least(1))
-    n_steps: int = setting(64, "steps of each environment per update", at_least(1))
+    n_envs: int = setting(32, "environments stepped side by side", at_least(1))
+    n_steps: int = setting(32, "steps of each environment per update", at_least(1))
     gamma: float = setting(0.99, "discount of future rewards", within(0, 1))
     gae_lambda: float = setting(0.95, "lambda of the advantages (GAE)", within(0, 1))
     normalize_observations: bool = setting(True, "observations with running mean 0 and variance 1")
@@ -110,9 +110,7 @@ class Settings:
     factor_averaging: float = setting(
         0.95, "decay of the average of K-FAC factors over updates, the policy's and the critic's", AVERAGING
     )
-    inverse_every: int = setting(
-        1, "updates between inversions of the K-FAC factors, the policy's and the critic's", at_least(1)
-    )
+    factors_every: int = setting(1, "updates between two looks at the policy's K-FAC factors", at_least(1))
     ent_coef: float = setting(0.0, "weight of the entropy bonus", at_least(0))
     normalize_advantage: bool = setting(True, "advantages of a batch with mean 0 and variance 1")
     hidden: tuple[int, ...] = setting((64, 64), "sizes of the policy's hidden layers", SIZES)
@@ -123,8 +121,8 @@ class Settings:
     critic_updates: int = setting(2, "updates of the critic per batch", at_least(1))
     critic_learning_rate: float = setting(1.0, "longest step h of the critic", POSITIVE)
     critic_solver: str = setting("pcg", "how the critic's natural gradient is solved for", SOLVERS)
-    critic_cg_iterations: int = setting(5, "iterations of the critic's pcg and cg", at_least(1))
-    critic_damping: float = setting(0.1, "added to the diagonal of the critic's Fisher matrix", at_least(0))
+    critic_cg_iterations: int = setting(3, "iterations of the critic's pcg and cg", at_least(1))
+    critic_damping: float = setting(0.03, "added to the diagonal of the critic's Fisher matrix", at_least(0))
     critic_target_kl: float = setting(0.0, "half the mean squared change of values in one update; 0: any", at_least(0))
     critic_gradient_averaging: float = setting(0.0, "decay of the average of the critic's gradients", AVERAGING)
     critic_lambda: float = setting(0.95, "lambda of the critic's targets; 1 is Monte-Carlo", within(0, 1))

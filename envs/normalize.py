@@ -20,19 +20,22 @@ class Moments:
 
     def update(self, rows: Array) -> None:
         """Take in a batch of rows [n, size]."""
-        batch = Moments(rows.shape[1])
-        batch.count, batch.mean = len(rows), rows.mean(0)
-        batch.squares = np.square(rows - batch.mean).sum(0)
-        self.merge(batch)
+        mean = np.add.reduce(rows, 0) / len(rows)
+        away = rows - mean
+        away *= away
+        self._merge(len(rows), mean, np.add.reduce(away, 0))
 
     def merge(self, other: "Moments") -> None:
         """As if the other's rows had been seen here."""
-        total = self.count + other.count
-        if total == 0:
-            return
-        shift = other.mean - self.mean
-        self.mean = self.mean + shift * (other.count / total)
-        self.squares = self.squares + other.squares + np.square(shift) * (self.count * other.count / total)
+        if other.count:
+            self._merge(other.count, other.mean, other.squares)
+
+    def _merge(self, count: int, mean: Array, squares: Array) -> None:
+        total = self.count + count
+        shift = mean - self.mean
+        self.mean = self.mean + shift * (count / total)
+        shift *= shift
+        self.squares = self.squares + squares + shift * (self.count * count / total)
         self.count = total
 
     @property
@@ -82,14 +85,16 @@ class Normalize(VecEnvWrapper):
         if not self.scales_observations:
             return observations
         moments = self.observation_moments
-        scaled = (observations - moments.mean) / np.sqrt(moments.variance + self.epsilon)
-        return np.clip(scaled, -self.clip, self.clip)
+        scaled: Array = observations - moments.mean
+        scaled /= np.sqrt(moments.variance + self.epsilon)
+        return scaled.clip(-self.clip, self.clip, out=scaled)
 
     def scale_rewards(self, rewards: Array) -> Array:
         if not self.scales_rewards:
             return rewards
         deviation = float(np.sqrt(self.return_moments.variance[0] + self.epsilon))
-        return np.clip(rewards / deviation, -self.clip, self.clip)
+        scaled: Array = rewards / deviation
+        return scaled.clip(-self.clip, self.clip, out=scaled)
 
     def _learn(self, observations: Array, rewards: Array, dones: Flags) -> None:
         self.observation_moments.update(observations)
@@ -108,9 +113,8 @@ class Normalize(VecEnvWrapper):
         observations, rewards, dones, infos = self.venv.step_wait()
         if self.training:
             self._learn(np.asarray(observations), rewards, dones)
-        for info in infos:
-            if "terminal_observation" in info:
-                info["terminal_observation"] = self.normalize_observations(info["terminal_observation"])
+        for i in dones.nonzero()[0]:
+            infos[i]["terminal_observation"] = self.normalize_observations(infos[i]["terminal_observation"])
         return self.normalize_observations(np.asarray(observations)), self.scale_rewards(rewards), dones, infos
 
     def get_state(self) -> dict[str, Any]:

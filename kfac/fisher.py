@@ -39,24 +39,25 @@ class FactorSettings:
     """How K-FAC is estimated."""
 
     averaging: float = 0.95
-    inverse_every: int = 1
+    update_every: int = 1  # steps between two looks at the factors
     targets: str = "sampled"
     max_factor: int = 4096
 
     def __post_init__(self) -> None:
         choose("Fisher targets", self.targets, TARGETS)
         require(0 <= self.averaging < 1, f"averaging must lie in [0, 1), not {self.averaging}")
-        require(self.inverse_every >= 1, f"inverse_every must be at least 1, not {self.inverse_every}")
+        require(self.update_every >= 1, f"update_every must be at least 1, not {self.update_every}")
         require(self.max_factor >= 1, f"max_factor must be at least 1, not {self.max_factor}")
 
 
 @dataclass(frozen=True)
 class FactorMemory:
-    """Averaged statistics per block, and the inverses last made of them."""
+    """Averaged statistics per block, and the inverses last made of them, with the damping they were made with."""
 
     statistics: list[Statistics] = field(default_factory=list)
     inverses: list[Statistics] = field(default_factory=list)
     seen: int = 0
+    damping: float = 0.0
 
 
 class KroneckerFisher:
@@ -126,7 +127,7 @@ class KroneckerFisher:
                 log.warning("the curvature of %s cannot be inverted: its last good inverse stays", block.names[0])
             else:
                 raise StepFailure(f"the curvature of {block.names[0]} cannot be inverted")
-        return replace(memory, inverses=fresh)
+        return replace(memory, inverses=fresh, damping=damping)
 
     def solve(self, memory: FactorMemory, b: Tensor) -> Tensor:
         """Damped inverse times b: [size] -> [size]."""

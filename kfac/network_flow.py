@@ -146,10 +146,11 @@ class NetworkFlow(Flow):
             return before
         if self.base is not None and not solver.factors_are_metric:
             return self.base.memory.factors
+        waiting = self.memory.seen % fisher.settings.update_every > 0 and before.damping == self.damping
+        if self.base is None and before.inverses and waiting:
+            return before
         factors = fisher.remember(before, fisher.observe(metric.at, self._generator))
-        if self.base is not None or before.seen % fisher.settings.inverse_every == 0 or not before.inverses:
-            factors = fisher.invert(factors, self.damping, dtype)
-        return factors
+        return fisher.invert(factors, self.damping, dtype)
 
     def velocity(self, y: Tensor) -> Tensor:
         point = self.at(y)

@@ -186,6 +186,7 @@ class NaturalGradient(torch.optim.Optimizer):
             "statistics": self.memory.factors.statistics,
             "inverses": self.memory.factors.inverses,
             "factors_seen": self.memory.factors.seen,
+            "factors_damping": self.memory.factors.damping,
             "last": self.last,
             "damping": self.damping,
             "steps": self.steps,
@@ -200,7 +201,7 @@ class NaturalGradient(torch.optim.Optimizer):
         state = tree_map(lambda value: value.to(device) if isinstance(value, Tensor) else value, state_dict["state"])
         self._check_fits(state)
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
-        factors = FactorMemory(state["statistics"], state["inverses"], state["factors_seen"])
+        factors = FactorMemory(state["statistics"], state["inverses"], state["factors_seen"], state["factors_damping"])
         self.memory = FlowMemory(state["gradient"], state["seen"], factors)
         self.last = state["last"]
         self.damping, self.steps, self.rejected = state["damping"], state["steps"], state["rejected"]

@@ -1,39 +1,89 @@
 """From settings to environments, an agent, and evaluations of it."""
 
 import ctypes
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
+from gymnasium import spaces
 from numpy.typing import NDArray
-from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import PolicyPredictor
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 from torch import nn
 
 from geonpg.agents import ACKTR
-from geonpg.configs import Settings
-from geonpg.envs import Frames, Normalize, ScaleActions, make_vec, quietly
+from geonpg.agents.collector import check_finite
+from geonpg.configs import FIELDS, Settings
+from geonpg.envs import Frames, Normalize, ScaleActions, is_native, make_vec, quietly
+from geonpg.envs.wrappers import restore, state_of
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}
 
 # What `ACKTR` takes under the settings' own names.
 ARGUMENTS = (
     "n_steps", "gamma", "gae_lambda", "method", "solver", "alpha", "calibrate", "learning_rate", "target_kl", "damping",
-    "gradient_averaging", "cg_iterations", "factor_averaging", "inverse_every", "ent_coef", "normalize_advantage",
+    "gradient_averaging", "cg_iterations", "factor_averaging", "factors_every", "ent_coef", "normalize_advantage",
     "critic_updates", "critic_learning_rate", "critic_solver", "critic_cg_iterations", "critic_damping",
     "critic_target_kl", "critic_gradient_averaging", "critic_lambda",
 )  # fmt: skip
 
 EVALUATION_SEED = 1_000_000  # far from the seeds of training
+CONTINUOUS_ONLY = ("scale_actions", "log_std_init")
 
 
-def make_env(settings: Settings, env_id: str, n_envs: int, seed: int) -> VecEnv:
-    """Environments as a run sees them."""
-    with quietly():
-        venv = make_vec(env_id, n_envs, seed=seed, threads=settings.env_threads)
+class Finite(VecEnvWrapper):
+    """Finds what is not a number while it is still known whose it is: normalisation would spread it to everyone."""
+
+    def reset(self) -> Any:
+        observations = self.venv.reset()
+        check_finite(observations, np.zeros(self.num_envs))
+        return observations
+
+    def step_wait(self) -> VecEnvStepReturn:
+        step = self.venv.step_wait()
+        check_finite(step[0], step[1])
+        return step
+
+    def get_state(self) -> dict[str, Any]:
+        return {"venv": state_of(self.venv)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        restore(self.venv, state["venv"])
+
+
+@contextmanager
+def making(env_id: str) -> Iterator[None]:
+    """An environment that cannot be made here is named, with gymnasium's reason."""
+    try:
+        with quietly():
+            yield
+    except (gymnasium.error.Error, ImportError) as error:
+        raise ValueError(f"environment {env_id!r} cannot be made: {error}") from None
+
+
+def check_actions(env_id: str, given: Mapping[str, Any]) -> None:
+    """A setting of continuous actions, given where actions are discrete, dies: it would do nothing."""
+    moot = [key for key in CONTINUOUS_ONLY if given.get(key, FIELDS[key].default) != FIELDS[key].default]
+    if not moot or env_id not in gymnasium.registry:
+        return
+    with making(env_id):
+        env = gymnasium.make(env_id)
+    env.close()
+    if not isinstance(env.action_space, spaces.Box):
+        raise ValueError(f"{moot[0]} is for continuous actions, and {env_id} takes {env.action_space}")
+
+
+def make_env(settings: Settings, env_id: str, n_envs: int, seed: int, **keywords: Any) -> VecEnv:
+    """Environments as a run sees them, with the environment's own keywords."""
+    with making(env_id):
+        venv = make_vec(env_id, n_envs, seed=seed, threads=settings.env_threads, **keywords)
+    if not is_native(env_id):  # ours have been checked
+        venv = Finite(venv)
     if settings.scale_actions:
         venv = ScaleActions(venv)
     if settings.normalize_observations or settings.normalize_rewards:
@@ -69,23 +119,41 @@ def normalization_of(env: VecEnv) -> Normalize | None:
     return None
 
 
-def evaluate(
-    model: BaseAlgorithm | BasePolicy, settings: Settings, env_id: str, episodes: int, like: Normalize | None, seed: int
-) -> NDArray[np.float64]:
-    """Returns of deterministic episodes on seeds of their own: [episodes]. Always the same for the same policy."""
-    env = make_env(settings, env_id, episodes, EVALUATION_SEED + seed)
+def evaluation_env(
+    settings: Settings, env_id: str, episodes: int, like: Normalize | None, seed: int, **keywords: Any
+) -> VecEnv:
+    """One environment per episode, on seeds of their own, with the normalisation of `like`, which stands still."""
+    env = make_env(settings, env_id, episodes, EVALUATION_SEED + seed, **keywords)
     own = normalization_of(env)
     if own is not None and like is not None:
         own.training = False
         own.observation_moments.set_state(like.observation_moments.get_state())
-    returns, left = np.full(episodes, np.nan), episodes
+    return env
+
+
+def play(
+    model: PolicyPredictor, env: VecEnv, deterministic: bool = True, watch: Callable[[], None] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Returns and lengths of every environment's first episode: [n] each. `watch` is called before every step."""
+    returns, lengths = np.full(env.num_envs, np.nan), np.zeros(env.num_envs, dtype=np.int64)
     observations: Any = env.reset()
-    while left:
-        actions, _ = model.predict(observations, deterministic=True)
+    while not lengths.all():
+        if watch is not None:
+            watch()
+        actions, _ = model.predict(observations, deterministic=deterministic)
         observations, _, dones, infos = env.step(actions)
         for i in np.flatnonzero(dones):
-            if np.isnan(returns[i]):
-                returns[i], left = infos[i]["episode"]["r"], left - 1
+            if not lengths[i]:
+                returns[i], lengths[i] = infos[i]["episode"]["r"], infos[i]["episode"]["l"]
+    return returns, lengths
+
+
+def evaluate(
+    model: PolicyPredictor, settings: Settings, env_id: str, episodes: int, like: Normalize | None, seed: int
+) -> NDArray[np.float64]:
+    """Returns of deterministic episodes: [episodes]. Always the same for the same policy."""
+    env = evaluation_env(settings, env_id, episodes, like, seed)
+    returns, _ = play(model, env)
     env.close()
     return returns
 

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 COMMANDS = {
     "train": "train an agent: --env Walker2d-v4 --method geo",
+    "evaluate": "evaluate a trained policy; record a video of it, export it to ONNX",
     "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
     "bench": "cost and accuracy of an update",
     "configs": "presets of a training run: which there are, and what they say",

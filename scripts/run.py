@@ -7,6 +7,7 @@ checkpoints/     the whole state        events.out.…     TensorBoard
 """
 
 import json
+import os
 import platform
 import subprocess
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from stable_baselines3.common.logger import HParam, Logger, TensorBoardOutputFor
 from torch.utils.tensorboard import SummaryWriter
 
 from geonpg.agents import ACKTR
-from geonpg.agents.checkpoint import Checkpoints, write
+from geonpg.agents.checkpoint import CheckpointError, Checkpoints, write
 from geonpg.agents.state import get_state, set_state
 from geonpg.configs import Settings, load, to_toml
 from geonpg.scripts.artifacts import Table, write_text
@@ -55,6 +57,11 @@ class Plan:
     def name(self) -> str:
         return f"{self.env_id.replace('/', '-')}_{Path(self.preset).stem}_{self.settings.method}_{self.seed}"
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must agree with; the number of steps may change."""
+        return {**asdict(self.settings), "env": self.env_id, "seed": self.seed, "steps": None}
+
 
 def versions() -> dict[str, str]:
     packages = ("geonpg", "torch", "numpy", "gymnasium", "mujoco", "stable-baselines3")
@@ -70,18 +77,27 @@ def git_revision() -> str:
 
 
 def begin(plan: Plan, folder: Path) -> "Run":
-    """A new run; everything that can be wrong is found before the folder is made."""
+    """A new run. Everything that can be wrong is found before its folder appears, which does so whole."""
+    if folder.exists():
+        raise ValueError(f"{folder} exists: go on with it by --resume {folder}, or choose another folder by --folder")
     run = Run(plan, folder)
+    facts: dict[str, Any] = {"env": plan.env_id, "seed": plan.seed, "preset": plan.preset, "device": plan.device}
+    facts |= {"versions": versions(), "git": git_revision()}
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        raise ValueError(
-            f"{folder} exists: go on with it by --resume {folder}, or choose another folder by --folder"
-        ) from None
-    write_text(folder / "config.toml", f'description = "{plan.name}"\n' + to_toml(plan.settings))
-    facts = {"env": plan.env_id, "seed": plan.seed, "preset": plan.preset, "device": plan.device}
-    write_text(folder / "run.json", json.dumps(facts | {"versions": versions(), "git": git_revision()}, indent=1))
+        temporary.mkdir(parents=True)
+        write_config(plan, temporary)
+        write_text(temporary / "run.json", json.dumps(facts, indent=1))
+        os.replace(temporary, folder)
+    except OSError as error:  # names the folder that was meant
+        raise OSError(error.errno, error.strerror, str(folder)) from error
+    finally:
+        rmtree(temporary, ignore_errors=True)
     return run
+
+
+def write_config(plan: Plan, folder: Path) -> None:
+    write_text(folder / "config.toml", f'description = "{plan.name}"\n' + to_toml(plan.settings))
 
 
 def plan_of(folder: Path) -> Plan:
@@ -90,21 +106,26 @@ def plan_of(folder: Path) -> Plan:
         facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         settings = load(str(folder / "config.toml"))
         return Plan(facts["env"], facts["seed"], settings, facts["preset"], facts["device"])
-    except (OSError, KeyError, json.JSONDecodeError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{folder} is no run folder: {error}") from None
 
 
 def resume(folder: Path, steps: int | None = None) -> "Run":
-    """The run in a folder, at its last good checkpoint."""
+    """The run in a folder, at its last good checkpoint; to `steps` steps instead of those it was begun for."""
     plan = plan_of(folder)
+    begun_for = plan.settings.steps
     if steps is not None:
         plan = replace(plan, settings=replace(plan.settings, steps=steps))
     run = Run(plan, folder)
     found = run.checkpoints.latest()
     if found is not None:
-        run.restore(found[1])
-    if steps is not None:
-        write_text(folder / "config.toml", f'description = "{plan.name}"\n' + to_toml(plan.settings))
+        run.restore(*found)
+    if plan.settings.steps != begun_for:
+        if plan.settings.steps <= run.steps:
+            raise ValueError(f"{folder} has made {run.steps} steps already: --steps must be more, not {steps}")
+        write_config(plan, folder)
+    for leftover in folder.glob(".*.tmp"):  # of a process that was killed while it wrote
+        leftover.unlink()
     return run
 
 
@@ -131,14 +152,17 @@ class Run:
     def is_complete(self) -> bool:
         return (self.folder / "final.ckpt").exists() and self.steps >= self.plan.settings.steps
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, path: Path, state: dict[str, Any]) -> None:
+        if state.get("identity") != self.plan.identity:
+            raise CheckpointError(f"{path} belongs to another run, or {self.folder / 'config.toml'} was changed")
         self.exact = set_state(self.agent, state["agent"])
         self.curve, self.evaluations, self.times = state["curve"], state["evaluations"], state["times"]
         self.seconds = state["seconds"]
 
     def save(self) -> None:
         history = {"curve": self.curve, "evaluations": self.evaluations, "times": self.times, "seconds": self.seconds}
-        self.checkpoints.save(self.steps, {"agent": get_state(self.agent), **history})
+        identity = {"identity": self.plan.identity}
+        self.checkpoints.save(self.steps, {"agent": get_state(self.agent), **history, **identity})
 
     def train(self, watch: Callable[["Run"], None], stop: Callable[[], bool]) -> None:
         """To the end, or until `stop()`. `watch` is called after every update."""

@@ -3,8 +3,10 @@
 import logging
 import signal
 import sys
+import threading
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -12,9 +14,9 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from geonpg.agents.checkpoint import CheckpointError
 from geonpg.agents.collector import BrokenEnvironment
 from geonpg.configs import load, names, parse_overrides
+from geonpg.scripts.building import check_actions
 from geonpg.scripts.cli import Parser
 from geonpg.scripts.run import Plan, Run, Stopped, begin, resume
 
@@ -37,6 +39,10 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     arguments = parser.parse_args(argv)
     if (arguments.env is None) == (arguments.resume is None):
         parser.error("name an environment by --env, or a run to go on with by --resume")
+    fixed = [name for name in vars(arguments) if name not in ("resume", "steps")]
+    given = [name for name in fixed if getattr(arguments, name) != parser.get_default(name)]
+    if arguments.resume and given:
+        parser.error(f"a run keeps its settings: --resume takes --steps beside it, not --{given[0].replace('_', '-')}")
     if arguments.seed < 0:
         parser.error(f"--seed must not be negative, not {arguments.seed}")
     return arguments
@@ -48,6 +54,7 @@ def plan_from(arguments: Namespace) -> Plan:
     overrides |= {key: value for key, value in given.items() if value is not None}
     settings = load(arguments.preset, arguments.env, overrides)
     check_device(arguments.device)
+    check_actions(arguments.env, overrides)
     return Plan(arguments.env, arguments.seed, settings, arguments.preset, arguments.device)
 
 
@@ -71,16 +78,17 @@ class Bar:
         self.bar.set_postfix_str(f"return {mean}, KL {kl:.4f}", refresh=False)
         self.bar.update(min(run.steps, self.bar.total) - self.bar.n)
 
+    def close(self) -> None:
+        self.bar.close()
+
 
 class Signals:
     """The first SIGINT or SIGTERM asks the run to stop after its update; another one ends it at once."""
 
     def __init__(self) -> None:
         self.received = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._receive)
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:
+    def receive(self, number: int, frame: FrameType | None) -> None:
         self.received = number
         signal.signal(number, signal.SIG_DFL)
 
@@ -88,27 +96,60 @@ class Signals:
         return self.received > 0
 
 
-def execute(arguments: Namespace) -> int:
-    if arguments.resume:
-        run = resume(arguments.resume, arguments.steps)
-        if not run.exact:
-            logging.warning("these environments cannot be restored: they begin new episodes")
-    else:
+@contextmanager
+def listening() -> Iterator[Signals]:
+    """Inside, signals are heard; afterwards they mean what they meant before."""
+    signals = Signals()
+    before = {number: signal.signal(number, signals.receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def quiet_threads() -> Iterator[None]:
+    """What TensorBoard's thread cannot write it raises twice, there and here: here is enough."""
+    before = threading.excepthook
+    threading.excepthook = lambda failure: None if isinstance(failure.exc_value, OSError) else before(failure)
+    try:
+        yield
+    finally:
+        threading.excepthook = before
+
+
+def prepared(arguments: Namespace) -> Run:
+    """The run that was asked for, new or gone on with, ready to train."""
+    if not arguments.resume:
         plan = plan_from(arguments)
-        run = begin(plan, arguments.folder or arguments.runs / plan.name)
+        return begin(plan, arguments.folder or arguments.runs / plan.name)
+    run = resume(arguments.resume, arguments.steps)
+    if not run.exact:
+        logging.warning("these environments cannot be restored: they begin new episodes")
+    return run
+
+
+def execute(arguments: Namespace, signals: Signals) -> int:
+    run = prepared(arguments)
     if run.is_complete:
         print(f"{run.folder} is complete: {summary(run)}")
         return 0
-    signals, bar = Signals(), Bar(run)
     try:
-        run.train(watch=bar, stop=signals)
+        with closing(Bar(run)) as bar:
+            run.train(watch=bar, stop=signals)
     except Stopped:
-        bar.bar.close()
         print(f"stopped at {run.steps} steps; go on with: geonpg train --resume {run.folder}")
         return 128 + signals.received
-    bar.bar.close()
+    except (OSError, BrokenEnvironment) as error:
+        return failed(f"{run.folder} ended at {run.steps} steps: {error}")
     print(f"{run.folder}: {summary(run)}")
     return 0
+
+
+def failed(reason: str) -> int:
+    print(f"geonpg train: {reason}", file=sys.stderr)
+    return 2
 
 
 def summary(run: Run) -> str:
@@ -120,10 +161,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
-        return execute(arguments)
-    except (ValueError, OSError, BrokenEnvironment, CheckpointError) as error:
-        print(f"geonpg train: {error}", file=sys.stderr)
-        return 2
+        with listening() as signals, quiet_threads():
+            return execute(arguments, signals)
+    except (ValueError, OSError) as error:
+        return failed(str(error))
 
 
 if __name__ == "__main__":

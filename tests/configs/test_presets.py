@@ -55,7 +55,7 @@ def test_the_paper_as_published_differs_by_the_calibration_alone() -> None:
     assert paper.calibrate
     assert load("paper-published", "HalfCheetah-v4") == replace(paper, calibrate=False)
     assert paper.n_envs * paper.n_steps == 2500
-    assert (paper.gae_lambda, paper.factor_averaging, paper.inverse_every, paper.target_kl) == (0.97, 0.99, 2, 0.005)
+    assert (paper.gae_lambda, paper.factor_averaging, paper.factors_every, paper.target_kl) == (0.97, 0.99, 2, 0.005)
     assert (paper.critic_updates, paper.critic_activation, paper.critic_lambda) == (50, "elu", 1.0)
 
 

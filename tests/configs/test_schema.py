@@ -31,8 +31,8 @@ ACTIVATION = ("one of tanh, relu, elu", ["tanh", "relu", "elu"], ["gelu"])
 
 # Of each key: its legal values in words, some that are legal, some that are not.
 CONTRACT = {
-    **dict.fromkeys(["n_envs", "n_steps", "frames", "cg_iterations", "inverse_every"], AT_LEAST_1),
-    **dict.fromkeys(["critic_updates", "critic_cg_iterations", "critic_inverse_every"], AT_LEAST_1),
+    **dict.fromkeys(["n_envs", "n_steps", "frames", "cg_iterations", "factors_every"], AT_LEAST_1),
+    **dict.fromkeys(["critic_updates", "critic_cg_iterations"], AT_LEAST_1),
     **dict.fromkeys(["steps", "eval_every", "eval_episodes", "torch_threads"], AT_LEAST_1),
     "env_threads": AT_LEAST_0,
     **dict.fromkeys(["gamma", "gae_lambda", "critic_lambda"], UNIT),

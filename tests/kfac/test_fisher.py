@@ -140,5 +140,5 @@ def test_wrong_settings() -> None:
         FactorSettings(targets="empirical")
     with pytest.raises(ValueError, match="averaging must lie in"):
         FactorSettings(averaging=1.0)
-    with pytest.raises(ValueError, match="inverse_every must be at least 1"):
-        FactorSettings(inverse_every=0)
+    with pytest.raises(ValueError, match="update_every must be at least 1"):
+        FactorSettings(update_every=0)

@@ -208,7 +208,7 @@ def test_state_survives_save_and_load_bit_for_bit(rule: str, dtype: torch.dtype)
     def make() -> tuple[Regression, NaturalGradient]:
         torch.manual_seed(0)
         task = Regression(nn.Sequential(nn.Linear(1, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 1)), dtype)
-        settings = FactorSettings(inverse_every=3)
+        settings = FactorSettings(update_every=3)
         return task, NaturalGradient(
             task.module, FixedGaussian(), rule=rule, gradient_averaging=0.5, factors=settings, seed=3
         )

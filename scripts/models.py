@@ -1,0 +1,113 @@
+"""Trained policies, loaded with everything that their environment needs around it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.save_util import load_from_zip_file
+from stable_baselines3.common.utils import check_for_correct_spaces
+from stable_baselines3.common.vec_env import VecEnv
+
+from geonpg.agents.checkpoint import read
+from geonpg.configs import Settings
+from geonpg.envs import Normalize
+from geonpg.kfac.choice import require
+from geonpg.scripts.building import evaluation_env, make_agent, make_env, normalization_of, prepare
+
+RAW = Settings(normalize_observations=False, normalize_rewards=False)  # an environment without our wrappers
+KINDS = "a run folder, a .ckpt model or an SB3 .zip"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained policy, and how its environments were made."""
+
+    path: Path
+    policy: BasePolicy
+    env_id: str
+    settings: Settings
+    normalization: Normalize | None
+    steps: int
+    observation_space: spaces.Space[Any]  # of the task itself, inside all wrappers
+    action_space: spaces.Space[Any]
+
+    def make_env(self, episodes: int, seed: int, **keywords: Any) -> VecEnv:
+        """As a run's own evaluations have them."""
+        return evaluation_env(self.settings, self.env_id, episodes, self.normalization, seed, **keywords)
+
+
+def load(path: Path, which: str | None = None, env_id: str | None = None) -> Model:
+    """The model at a path. `which`: of a run folder's models, the final one by default. `env_id`: of an SB3 zip."""
+    require(path.exists(), f"{path} does not exist: name {KINDS}")
+    require(which is None or path.is_dir(), f"--model chooses among the models of a run folder, and {path} is a file")
+    if path.suffix == ".zip" and path.is_file():
+        require(env_id is not None, f"{path} does not say its environment: name it by --env")
+        return from_zip(path, str(env_id))
+    require(env_id is None, f"--env is for an SB3 .zip: {path} knows its environment")
+    return from_checkpoint(model_in(path, which or "final") if path.is_dir() else path)
+
+
+def model_in(folder: Path, which: str) -> Path:
+    path = folder / f"{which}.ckpt"
+    if not path.exists():
+        require((folder / "run.json").exists(), f"{folder} is no run folder: it holds no {path.name} and no run.json")
+        others = ", ".join(sorted(other.stem for other in folder.glob("*.ckpt"))) or "none yet"
+        raise ValueError(f"{folder} has no {which} model; there is {others}")
+    return path
+
+
+def from_checkpoint(path: Path) -> Model:
+    """What a run left as best.ckpt or final.ckpt; nothing in it is unpickled."""
+    state = read(path)
+    require("agent" not in state, f"{path} is what a run resumes from, not a model: name the run folder")
+    try:
+        settings, env_id, steps = Settings(**state["settings"]), state["env"], state["steps"]
+        weights, moments = state["policy"], state["normalization"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no model that this version knows: {error}") from None
+    prepare(settings)
+    env = make_env(settings, env_id, 1, 0)
+    policy, normalization = make_agent(settings, env, 0).policy, normalization_of(env)
+    env.close()
+    fill(policy, weights, path)
+    if normalization is not None:
+        normalization.observation_moments.set_state(moments)
+    task = env.unwrapped
+    return Model(path, policy, env_id, settings, normalization, steps, task.observation_space, task.action_space)
+
+
+def from_zip(path: Path, env_id: str) -> Model:
+    """The policy that any algorithm of SB3 has saved. SB3 unpickles parts of it."""
+    prepare(RAW)
+    env = make_env(RAW, env_id, 1, 0)
+    try:
+        data, weights, _ = load_from_zip_file(path, device="cpu")
+        assert data is not None, "it holds no data"
+        trained_on = data["observation_space"], data["action_space"]
+        keywords = {**data["policy_kwargs"], **({"use_sde": True} if data.get("use_sde") else {})}
+        policy: BasePolicy = data["policy_class"](*trained_on, lambda _: 0.0, **keywords)
+    except Exception as error:  # unpickling a foreign file can fail in any way
+        raise ValueError(f"{path} is no model of SB3: {type(error).__name__}, {one_line(error)}") from None
+    try:
+        check_for_correct_spaces(BaseAlgorithm._wrap_env(env), *trained_on)
+    except ValueError as error:
+        raise ValueError(f"{path} was not trained on {env_id}: {one_line(error)}") from None
+    env.close()
+    fill(policy, weights["policy"], path)
+    task = env.unwrapped
+    return Model(path, policy, env_id, RAW, None, data["num_timesteps"], task.observation_space, task.action_space)
+
+
+def fill(policy: BasePolicy, weights: Any, path: Path) -> None:
+    try:
+        policy.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ValueError(f"the weights in {path} do not fit its policy: {one_line(error)}") from None
+    policy.set_training_mode(False)
+
+
+def one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

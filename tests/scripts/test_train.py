@@ -1,0 +1,295 @@
+"""`geonpg train` from the outside: wrong input, damaged checkpoints, broken environments, signals."""
+
+import logging
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from geonpg.agents import checkpoint
+from geonpg.agents.checkpoint import Checkpoints, read, write
+from geonpg.configs import FIELDS, names
+from geonpg.scripts import run, train
+from geonpg.scripts.building import check_actions
+
+SMALL = "--set n_steps=32 --set hidden=16 --set critic_hidden=16 --set eval_every=1000 --set eval_episodes=2".split()
+TINY = ["--env", "InvertedPendulum-v4", "--n-envs", "8", "--steps", "2048", "--set", "env_threads=1", *SMALL]
+RESULTS = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
+
+
+def main(*arguments: str | Path) -> int:
+    """The exit code, whichever way it comes."""
+    try:
+        return train.main([str(argument) for argument in arguments])
+    except SystemExit as leaving:
+        assert isinstance(leaving.code, int)
+        return leaving.code
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The one sentence that the command answers with."""
+    capsys.readouterr()
+    assert main(*arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("geonpg train: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    return err
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in RESULTS}
+
+
+ONE_OF_TWO = "name an environment by --env, or a run to go on with by --resume"
+KEEPS = "a run keeps its settings: --resume takes --steps beside it, not "
+WRONG = {
+    "": [ONE_OF_TWO],
+    "--env Walker2d-v4 --resume taken": [ONE_OF_TWO],
+    "--env Walker-v4": [
+        "unknown environment 'Walker-v4': choose one of ",
+        "Walker2d-v4",
+        "any id that gymnasium knows",
+    ],
+    "--env nowhere:Walker2d-v4": ["environment 'nowhere:Walker2d-v4' cannot be made: No module named 'nowhere'"],
+    "--env Walker2d-v4 --method newton": ["method must be one of ng, mid, geo, geof, not 'newton'"],
+    "--env Walker2d-v4 --preset papr": ["unknown preset 'papr' (did you mean paper?): choose one of ", *names()],
+    "--env Walker2d-v4 --set n_env=3": ["unknown key 'n_env' (did you mean n_envs?): choose one of ", *FIELDS],
+    "--env Walker2d-v4 --set gamma=2": ["gamma must be a finite number in [0, 1], not 2.0"],
+    "--env Walker2d-v4 --set hidden=big": ["hidden must be integers of at least 1, such as 64,64, not 'big'"],
+    "--env Walker2d-v4 --set gamma": ["a setting is given as key=value, not 'gamma'"],
+    "--env Walker2d-v4 --steps -5": ["steps must be an integer of at least 1, not -5"],
+    "--env Walker2d-v4 --steps many": ["argument --steps: invalid int value: 'many'"],
+    "--env Walker2d-v4 --n-envs 0": ["n_envs must be an integer of at least 1, not 0"],
+    "--env Walker2d-v4 --seed -1": ["--seed must not be negative, not -1"],
+    "--env Walker2d-v4 --device tpu": ["device 'tpu' is not here: choose one of cpu"],
+    "--env Walker2d-v4 --folder taken": ["taken exists: go on with it by --resume taken, or choose another folder by "],
+    "--env Walker2d-v4 --runs file": ["Not a directory: 'file/Walker2d-v4_default_geo_0'"],
+    "--env Walker2d-v4 --runs /proc/runs": ["No such file or directory: '/proc/runs/Walker2d-v4_default_geo_0'"],
+    "--env CartPole-v1 --set scale_actions=true": ["scale_actions is for continuous actions", "takes Discrete(2)"],
+    "--env CartPole-v1 --set log_std_init=1": ["log_std_init is for continuous actions", "takes Discrete(2)"],
+    "--resume missing": ["missing is no run folder: ", "'missing/run.json'"],
+    "--resume taken": ["taken is no run folder: ", "'taken/run.json'"],
+    "--resume taken --method ng": [KEEPS + "--method"],
+    "--resume taken --n-envs 3": [KEEPS + "--n-envs"],
+    "--resume taken --set gamma=1": [KEEPS + "--set"],
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG)
+def test_a_wrong_argument_is_one_sentence(
+    arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It comes before any work: nothing has been made."""
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    sentence = refused(capsys, *arguments.split())
+    assert all(part in sentence for part in WRONG[arguments])
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken"]
+
+
+def test_settings_of_continuous_actions_may_be_given_where_they_say_nothing_new() -> None:
+    check_actions("CartPole-v1", {"scale_actions": False, "gamma": 0.9})
+    check_actions("Pendulum-v1", {"scale_actions": True, "log_std_init": 1.0})
+
+
+def stop_after(updates: int, number: signal.Signals, patch: pytest.MonkeyPatch) -> None:
+    """From now on a run gets this signal while it makes an update, and saves a checkpoint after each."""
+    seen: list[int] = []
+
+    def watch(bar: train.Bar, run: run.Run) -> None:
+        seen.append(run.steps)
+        if len(seen) == updates - 1:
+            signal.raise_signal(number)
+
+    patch.setattr(train.Bar, "__call__", watch)
+    patch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run from its beginning to its end."""
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    assert main(*TINY, "--folder", folder) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, stopped in the middle."""
+    folder = tmp_path_factory.mktemp("runs") / "stopped"
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(5, signal.SIGTERM, patch)
+        assert main(*TINY, "--folder", folder) == 143
+    return folder
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_a_run_that_can_go_on(
+    number: signal.Signals,
+    whole: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before, folder = signal.getsignal(number), tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_after(3, number, patch)
+        assert main(*TINY, "--folder", folder) == 128 + number
+    assert signal.getsignal(number) is before
+    assert capsys.readouterr().out == f"stopped at 768 steps; go on with: geonpg train --resume {folder}\n"
+    assert Checkpoints(folder / "checkpoints").paths()[-1].name == "step_000000000768.ckpt"
+    assert not (folder / "final.ckpt").exists()
+    assert main("--resume", folder) == 0
+    assert results(folder) == results(whole)
+
+
+def test_a_finished_run_says_so(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()}
+    for steps in ([], ["--steps", "2048"]):
+        assert main("--resume", whole, *steps) == 0
+        assert capsys.readouterr().out.startswith(f"{whole} is complete: ")
+    assert "has made 2048 steps already: --steps must be more, not 100" in refused(
+        capsys, "--resume", whole, "--steps", "100"
+    )
+    assert "steps must be an integer of at least 1, not -1" in refused(capsys, "--resume", whole, "--steps", "-1")
+    assert {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()} == before
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def make_foreign(path: Path) -> None:
+    np.savez(path.with_suffix(".npz"), weights=np.zeros(3))
+    path.with_suffix(".npz").replace(path)
+
+
+def make_of_another_version(path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "VERSION", 12)
+        write(path, {})
+
+
+DAMAGES = {
+    truncate: "is truncated or damaged: its checksum does not fit",
+    flip_a_bit: "is truncated or damaged: its checksum does not fit",
+    make_foreign: "is not a geonpg checkpoint",
+    make_of_another_version: "was written by format version 12, and this version reads 1",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+    damage: Callable[[Path], None], whole: Path, stopped: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    before, newest = Checkpoints(folder / "checkpoints").paths()
+    damage(newest)
+    with caplog.at_level(logging.WARNING):
+        assert main("--resume", folder) == 0
+    assert f"{newest} {DAMAGES[damage]}; trying the checkpoint before it" in caplog.messages
+    assert results(folder) == results(whole)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_without_a_readable_checkpoint_all_are_named(
+    damage: Callable[[Path], None], stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    paths = Checkpoints(folder / "checkpoints").paths()
+    for path in paths:
+        damage(path)
+    before = sorted(folder.rglob("*"))
+    sentence = refused(capsys, "--resume", folder)
+    assert f"{folder / 'checkpoints'} holds no readable checkpoint: " in sentence
+    assert len(paths) == 2
+    assert all(f"{path} {DAMAGES[damage]}" in sentence for path in paths)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_checkpoint_of_another_run_is_refused(
+    whole: Path, stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    newest = Checkpoints(folder / "checkpoints").paths()[-1]
+    shutil.copy(whole / "final.ckpt", newest)
+    assert f"{newest} belongs to another run, or {folder / 'config.toml'} was changed" in refused(
+        capsys, "--resume", folder
+    )
+    folder = shutil.copytree(stopped, tmp_path / "changed")
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace("hidden = [16]", "hidden = [17]"))
+    assert f"belongs to another run, or {config} was changed" in refused(capsys, "--resume", folder)
+
+
+class Broken(gymnasium.Env[Any, Any]):
+    """Environments with an odd seed return something that is not a number: at reset, or after 40 steps."""
+
+    observation_space, action_space = spaces.Box(-1, 1, (2,)), spaces.Box(-1, 1, (1,))
+
+    def __init__(self, what: str) -> None:
+        self.what, self.steps, self.breaks = what, 0, False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.breaks |= seed is not None and seed % 2 == 1
+        return self.observation_space.sample() * (np.nan if self.breaks and self.what == "reset" else 1), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        broken = self.what if self.breaks and self.steps > 40 else ""
+        observation, reward = self.observation_space.sample(), float(action[0])
+        if broken == "observation":
+            observation[1] = np.inf
+        return observation, np.nan if broken == "reward" else reward, False, self.steps % 10 == 0, {}
+
+
+@pytest.mark.parametrize("what", ["observation", "reward", "reset"])
+@pytest.mark.filterwarnings("ignore::UserWarning")  # gymnasium sees it too, and only says so
+def test_an_environment_that_returns_no_number(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setitem(gymnasium.registry, f"{what}-v0", gymnasium.envs.registration.EnvSpec(
+        f"{what}-v0", entry_point=Broken, kwargs={"what": what}
+    ))  # fmt: skip
+    assert (
+        main("--env", f"{what}-v0", *SMALL, "--set", "n_steps=16", "--n-envs", "3", "--folder", tmp_path / "run") == 2
+    )
+    err = capsys.readouterr().err
+    kind = "a reward" if what == "reward" else "an observation"
+    assert err.endswith(f": environment 1 returned {kind} that is not finite\n")
+    assert "Traceback" not in err
+    saved = Checkpoints(tmp_path / "run" / "checkpoints").paths()
+    assert [path.name for path in saved] == (
+        [] if what == "reset" else ["step_000000000048.ckpt", "step_000000000096.ckpt"]
+    )
+    assert all(read(path)["agent"]["policy"] for path in saved)
+
+
+def test_environments_that_cannot_be_restored_begin_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_after(2, signal.SIGINT, patch)
+        assert (
+            main("--env", "CartPole-v1", "--steps", "1000", "--n-envs", "4", *SMALL, "--folder", tmp_path / "r") == 130
+        )
+    with caplog.at_level(logging.WARNING):
+        assert main("--resume", tmp_path / "r") == 0
+    assert "these environments cannot be restored: they begin new episodes" in caplog.messages
