@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TYPES := build/types
 
-.PHONY: install test lint bench clean
+.PHONY: install train test lint bench sb3-suite solve clean
 
 install: $(STAMP)
 
@@ -14,6 +14,13 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet "torch>=2.8,<2.14"
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
+
+ENV ?= Walker2d-v4
+METHOD ?= geo
+STEPS ?= 1000000
+
+train: install
+	$(BIN)/python scripts/train.py --env $(ENV) --method $(METHOD) --steps $(STEPS)
 
 test: install
 	$(BIN)/python -m pytest -n 2
@@ -30,6 +37,11 @@ bench: install
 	$(BIN)/geonpg bench update
 	$(BIN)/geonpg bench trust-region
 	$(BIN)/geonpg bench envs
+
+# SB3's own tests, unmodified, with A2C replaced by ACKTR (scripts/sb3_suite.py)
+sb3-suite: install
+	$(BIN)/python -m pip install --quiet --editable ".[sb3-suite]"
+	$(BIN)/python scripts/sb3_suite.py
 
 clean:
 	rm -rf build dist *.egg-info $(VENV)

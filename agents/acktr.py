@@ -45,6 +45,8 @@ class ACKTR(OnPolicyAlgorithm):
     method: the update rule, ng, mid, geo or geof. solver: kfac, pcg or cg (of `cg_iterations`).
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture. calibrate: see docs/geometry.md.
     target_kl: the trust region. damping: of the Fisher matrix. gradient_averaging: decay of the averaged gradient.
+    advantage_floor: advantages are divided by their deviation, but by no less than this. Where a task is solved, what
+    is left of them is noise, and must not be blown up into steps of full length.
     factor_averaging: of the Kronecker factors, the critic's too. factors_every: updates between two looks at them.
     critic_*: the critic's own; it takes `critic_updates` Gauss-Newton steps per batch toward returns with lambda
     `critic_lambda`, each of which changes values by sqrt(2 critic_target_kl) at most, or freely if that is 0.
@@ -70,7 +72,7 @@ class ACKTR(OnPolicyAlgorithm):
         device: torch.device | str = "auto", _init_setup_model: bool = True, *,
         method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
         target_kl: float = 0.0015, damping: float = 0.01, gradient_averaging: float = 0.9, cg_iterations: int = 10,
-        factor_averaging: float = 0.95, factors_every: int = 1,
+        factor_averaging: float = 0.95, factors_every: int = 1, advantage_floor: float = 0.0,
         critic_updates: int = 2, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
         critic_cg_iterations: int = 3, critic_damping: float = 0.03, critic_target_kl: float = 0.0,
         critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
@@ -84,7 +86,7 @@ class ACKTR(OnPolicyAlgorithm):
             supported_action_spaces=(spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary),
             _init_setup_model=False,
         )
-        self.normalize_advantage = normalize_advantage
+        self.normalize_advantage, self.advantage_floor = normalize_advantage, advantage_floor
         self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
         self.target_kl, self.damping, self.gradient_averaging = target_kl, damping, gradient_averaging
         self.cg_iterations, self.factor_averaging, self.factors_every = cg_iterations, factor_averaging, factors_every
@@ -192,7 +194,7 @@ class ACKTR(OnPolicyAlgorithm):
         """The loss and the entropy before the step."""
         advantages = batch.advantages
         if self.normalize_advantage and len(advantages) > 1:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+            advantages = (advantages - advantages.mean()) / (advantages.std().clamp(min=self.advantage_floor) + 1e-8)
         draws, family, optimizer = draws_of(self.policy, batch.actions), self.networks.family, self.optimizer
         start: list[float] = []
 

@@ -4,7 +4,7 @@ A Gaussian policy on vectors is evaluated by numpy, whose calls on a dozen rows 
 log-probabilities are computed later, by torch, for the whole rollout at once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,36 +35,43 @@ ACTIVATIONS: dict[type[nn.Module], Callable[[Array], Array]] = {nn.Tanh: tanh, n
 
 def sampler(networks: Networks, n_steps: int, n_envs: int, device: torch.device) -> Act:
     """From observations to actions, for the next `n_steps` calls; the policy must not change in between."""
-    if device.type == "cpu" and is_simple(networks):
-        return numpy_sampler(networks, n_steps, n_envs)
-    return lambda observations: networks.act(obs_as_tensor(observations, device)).cpu().numpy()
+    *layers, last = networks.actor.children()
+    if type(last) is not FreeLogStd:
+        return lambda observations: networks.act(obs_as_tensor(observations, device)).cpu().numpy()
+    mean = numpy_chain(layers) if device.type == "cpu" and is_simple(networks, layers) else torch_mean(networks, device)
+    std = np.exp(last.get_parameter("log_std").detach().cpu().numpy())
+    noise = iter(std * torch.randn(n_steps, n_envs, len(std)).numpy())
+    return lambda observations: mean(observations) + next(noise)
 
 
-def is_simple(networks: Networks) -> bool:
-    """A Gaussian policy on vectors, all of whose layers numpy can do?"""
+def is_simple(networks: Networks, layers: Sequence[nn.Module]) -> bool:
+    """Vectors in, and layers that numpy can do?"""
     space = networks.policy.observation_space
-    if not (networks.fixed_features and isinstance(space, spaces.Box) and len(space.shape) == 1):
-        return False
-    *layers, last = networks.actor.children()
-    return type(last) is FreeLogStd and all(type(x) is nn.Linear or type(x) in ACTIVATIONS for x in layers)
+    vectors = networks.fixed_features and isinstance(space, spaces.Box) and len(space.shape) == 1
+    return vectors and all(type(layer) is nn.Linear or type(layer) in ACTIVATIONS for layer in layers)
 
 
-def numpy_sampler(networks: Networks, n_steps: int, n_envs: int) -> Act:
-    *layers, last = networks.actor.children()
+def torch_mean(networks: Networks, device: torch.device) -> Act:
+    @torch.no_grad()
+    def mean(observations: Any) -> Array:
+        z = networks.actor(networks.inputs(obs_as_tensor(observations, device)))
+        return z.chunk(2, -1)[0].cpu().numpy()
+
+    return mean
+
+
+def numpy_chain(layers: Sequence[nn.Module]) -> Act:
     steps: list[Callable[[Array], Array]] = [
         affine(layer) if isinstance(layer, nn.Linear) else ACTIVATIONS[type(layer)] for layer in layers
     ]
-    std = np.exp(last.get_parameter("log_std").detach().numpy())
-    noise = iter(torch.randn(n_steps, n_envs, len(std)).numpy())
 
-    def act(observations: Array) -> Array:
+    def mean(observations: Array) -> Array:
         x = observations.astype(np.float32)
         for step in steps:
             x = step(x)
-        x += std * next(noise)
         return x
 
-    return act
+    return mean
 
 
 def affine(layer: nn.Linear) -> Callable[[Array], Array]:

@@ -113,6 +113,7 @@ class Settings:
     factors_every: int = setting(1, "updates between two looks at the policy's K-FAC factors", at_least(1))
     ent_coef: float = setting(0.0, "weight of the entropy bonus", at_least(0))
     normalize_advantage: bool = setting(True, "advantages of a batch with mean 0 and variance 1")
+    advantage_floor: float = setting(0.1, "advantages are divided by no less than this", at_least(0))
     hidden: tuple[int, ...] = setting((64, 64), "sizes of the policy's hidden layers", SIZES)
     activation: str = setting("tanh", "activation of the policy's hidden layers", ACTIVATIONS)
     log_std_init: float = setting(-0.7, "log standard deviation of actions at the start", within(-20, 20))

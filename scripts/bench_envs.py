@@ -10,7 +10,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -54,8 +54,8 @@ def monitored(env_id: str) -> Monitor:
     return Monitor(single(env_id))
 
 
-def native(env_id: str) -> MujocoVecEnv:
-    env = MujocoVecEnv(env_id, N_ENVS)
+def native(env_id: str, n_envs: int | None = None) -> MujocoVecEnv:
+    env = MujocoVecEnv(env_id, n_envs or N_ENVS)
     env.seed(SEED)
     env.reset()
     return env
@@ -65,7 +65,7 @@ def draw_actions(env: MujocoVecEnv) -> Actions:
     """[steps, environments, actuators], uniform in the action space."""
     space = env.action_space
     assert isinstance(space, gymnasium.spaces.Box)
-    shape = (STEPS, N_ENVS, *space.shape)
+    shape = (STEPS, env.num_envs, *space.shape)
     return np.random.default_rng(SEED).uniform(space.low, space.high, shape).astype(np.float32)
 
 
@@ -127,21 +127,26 @@ def check(ends: Array, recording: Recording) -> None:
         raise RuntimeError(f"the replay of environments {wrong.tolist()} does not end where our run did")
 
 
-def native_and_limit(env_id: str, stack: ExitStack) -> tuple[Actions, dict[str, Contestant]]:
-    env = native(env_id)
-    stack.callback(env.close)
-    actions, state = draw_actions(env), env.get_state()
+def limit(env: MujocoVecEnv, actions: Actions, stack: ExitStack) -> Contestant:
+    """Runs `env` from where it is, and replays that."""
     recording = record(env, actions)
     threads = stack.enter_context(ThreadPoolExecutor(CORES))
     simulations = [mujoco.MjData(env.reference.model) for _ in range(CORES)]
     check(replay(env, recording, simulations, threads), recording)
 
-    def run_limit() -> int:
+    def run() -> int:
         replay(env, recording, simulations, threads)
-        return actions.shape[0] * N_ENVS
+        return len(actions) * env.num_envs
 
+    return Contestant(lambda: None, run)
+
+
+def native_and_limit(env_id: str, stack: ExitStack) -> tuple[Actions, dict[str, Contestant]]:
+    env = native(env_id)
+    stack.callback(env.close)
+    actions, state = draw_actions(env), env.get_state()
     ours = Contestant(partial(env.set_state, state), partial(take_all, env.step, actions))
-    return actions, {"ours": ours, "limit": Contestant(lambda: None, run_limit)}
+    return actions, {"ours": ours, "limit": limit(env, actions, stack)}
 
 
 # the others
@@ -214,25 +219,29 @@ def contestants(env_id: str, stack: ExitStack) -> dict[str, Contestant]:
     return found | {name: python_contestant(name, env_id, actions, stack) for name in PYTHON}
 
 
-def median_speeds(entries: dict[str, Contestant], title: str) -> dict[str, float]:
-    """Steps per second, medians over rounds in which everyone runs once; the first round is a warm-up."""
+def speeds_by_round(entries: Mapping[str, Contestant], rounds: int, title: str) -> dict[str, list[float]]:
+    """Steps per second in rounds in which everyone runs once, after one more round as a warm-up."""
     speeds: dict[str, list[float]] = {name: [] for name in entries}
     shuffler = random.Random(SEED)  # or someone would always run right after a pool of processes
-    for _ in tqdm(range(ROUNDS + 1), desc=title, leave=False, disable=None):
+    for _ in tqdm(range(rounds + 1), desc=title, leave=False, disable=None):
         for name in shuffler.sample(list(entries), len(entries)):
             entry = entries[name]
             entry.prepare()
             start = time.perf_counter()
             steps = entry.run()
             speeds[name].append(steps / (time.perf_counter() - start))
-    return {name: statistics.median(values[1:]) for name, values in speeds.items()}
+    return {name: values[1:] for name, values in speeds.items()}
+
+
+def medians(speeds: Mapping[str, list[float]]) -> dict[str, float]:
+    return {name: statistics.median(values) for name, values in speeds.items()}
 
 
 def measure() -> dict[str, float]:
     results: dict[str, float] = {}
     for env_id in ENVS:
         with ExitStack() as stack:
-            speeds = median_speeds(contestants(env_id, stack), env_id)
+            speeds = medians(speeds_by_round(contestants(env_id, stack), ROUNDS, env_id))
         rivals = {"limit": speeds["limit"], "best_python": max(speeds[name] for name in PYTHON)}
         if "envpool" in speeds:
             rivals["envpool"] = speeds["envpool"]

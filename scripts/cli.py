@@ -9,6 +9,7 @@ from typing import NoReturn
 COMMANDS = {
     "train": "train an agent: --env Walker2d-v4 --method geo",
     "evaluate": "evaluate a trained policy; record a video of it, export it to ONNX",
+    "solve": "InvertedPendulum-v4 and CartPole-v1 with the default preset: how many steps do they take?",
     "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
     "bench": "cost and accuracy of an update",
     "configs": "presets of a training run: which there are, and what they say",

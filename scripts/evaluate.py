@@ -39,7 +39,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the episodes; a run's own evaluations have its seed")
     parser.add_argument("--stochastic", action="store_true", help="draw actions instead of taking the likeliest")
-    parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="record the first episode")
+    parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="record one episode")
     parser.add_argument("--export", type=Path, metavar="FILE.onnx", help="raw observations to actions within bounds")
     parser.add_argument("--json", action="store_true", help="print one JSON object, with every episode")
     arguments = parser.parse_args(argv)

@@ -20,9 +20,9 @@ from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from torch import nn
 
+from geonpg.agents.checkpoint import write_bytes
 from geonpg.agents.outputs import is_standard
 from geonpg.kfac.choice import require
-from geonpg.scripts.artifacts import replacing
 from geonpg.scripts.building import EVALUATION_SEED, make_env, play
 from geonpg.scripts.models import RAW, Model
 
@@ -33,7 +33,7 @@ TOLERANCE = 1e-5  # largest difference between the graph and the policy
 RANDOM_OBSERVATIONS, RANDOM_SPREAD = 1000, 5.0  # so many deviations from an episode's mean: enough to be clipped
 FRAMES_NOTE = "the last observations, the newest first; NaN where the episode had not begun"
 
-ACTIVATIONS: dict[type[nn.Module], Callable[[Any], tuple[str, dict[str, float]]]] = {
+ACTIVATIONS: dict[type[nn.Module], Callable[[Any], tuple[str, dict[str, Any]]]] = {
     nn.Tanh: lambda layer: ("Tanh", {}),
     nn.ReLU: lambda layer: ("Relu", {}),
     nn.ELU: lambda layer: ("Elu", {"alpha": layer.alpha}),
@@ -54,8 +54,7 @@ def export(model: Model, path: Path, seed: int) -> dict[str, Any]:
         difference <= TOLERANCE,
         f"the graph differs from the torch policy by {difference:.1e}, more than {TOLERANCE}: {path} is not written",
     )
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)
+    write_bytes(path, data)
     return {"file": str(path), "difference": difference, "observations": len(observations)}
 
 
@@ -100,9 +99,9 @@ class Graph:
 def to_onnx(model: Model) -> onnx.ModelProto:
     """observation [n, ...] -> action [n, ...]; [n, frames, ...] if the policy sees several."""
     frames = [model.settings.frames] if model.settings.frames > 1 else []
-    shape, note = ["n", *frames, *shape_of(model.observation_space)], FRAMES_NOTE if frames else ""
+    shape: list[str | int] = ["n", *frames, *shape_of(model.observation_space)]
     kind = TensorProto.FLOAT if isinstance(model.action_space, spaces.Box) else TensorProto.INT64
-    observation = helper.make_tensor_value_info("observation", TensorProto.FLOAT, shape, note)
+    observation = helper.make_tensor_value_info("observation", TensorProto.FLOAT, shape, FRAMES_NOTE if frames else "")
     action = helper.make_tensor_value_info("action", kind, ["n", *shape_of(model.action_space)])
     graph = Graph()
     decide(graph, think(graph, see(graph, "observation", model), model.policy), model)

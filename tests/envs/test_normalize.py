@@ -111,7 +111,8 @@ def test_any_vector_environment_can_be_normalised() -> None:
     for _ in range(5):
         observations, _, _, _ = venv.step(np.zeros((2, 1)))
     assert observations.shape == (2, 3)
-    assert venv.get_state().keys() == {"observations", "returns", "discounted"}
+    assert venv.get_state().keys() == {"observations", "returns", "discounted", "venv"}
+    assert venv.get_state()["venv"] is None, "these environments cannot tell their state"
 
 
 def test_wrong_arguments() -> None:

@@ -1,0 +1,68 @@
+"""Solve InvertedPendulum-v4 and CartPole-v1 with the default preset, three seeds each: how many steps does it take?
+
+Every run has its folder in runs/solve; finished ones are not repeated, and a killed one goes on where it was.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from geonpg.configs import load
+from geonpg.scripts.artifacts import Table
+from geonpg.scripts.cli import Parser
+from geonpg.scripts.run import Plan, Run, begin, resume
+
+SEEDS = (0, 1, 2)
+EVAL_EVERY = 10_000
+
+
+@dataclass(frozen=True)
+class Goal:
+    env_id: str
+    wanted: float
+    steps: int
+
+
+GOALS = (Goal("InvertedPendulum-v4", 950, 200_000), Goal("CartPole-v1", 500, 100_000))
+
+
+def run_of(goal: Goal, seed: int, runs: Path) -> Run:
+    settings = load("default", goal.env_id, {"steps": goal.steps, "eval_every": EVAL_EVERY, "eval_episodes": 20})
+    plan = Plan(goal.env_id, seed, settings)
+    folder = runs / plan.name
+    return resume(folder) if folder.exists() else begin(plan, folder)
+
+
+def row(goal: Goal, run: Run) -> list[str | int | float]:
+    """Environment, seed, what is wanted, when it was first reached, and the evaluation at the end."""
+    reached = [steps for steps, mean, *_ in run.evaluations if mean >= goal.wanted]
+    return [goal.env_id, run.plan.seed, goal.wanted, reached[0] if reached else "not", float(run.evaluations[-1][1])]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = Parser("geonpg solve", description=__doc__)
+    parser.add_argument("--runs", type=Path, default=Path("runs/solve"), help="where the run folders go")
+    runs = parser.parse_args(argv).runs
+    rows = []
+    bar = tqdm(total=len(SEEDS) * sum(goal.steps for goal in GOALS), unit=" steps", unit_scale=True)
+    for goal in GOALS:
+        for seed in SEEDS:
+            run, done = run_of(goal, seed, runs), bar.n
+            bar.set_description(f"{goal.env_id}, seed {seed}")
+            if not run.is_complete:
+                run.train(
+                    lambda run, done=done: bar.update(done + min(run.steps, run.plan.settings.steps) - bar.n), bool
+                )
+            bar.update(done + goal.steps - bar.n)
+            rows.append(row(goal, run))
+    bar.close()
+    columns = ("environment", "seed", "wanted", "reached at step", "return at the end")
+    print(Table("solve", "The default preset, 20 deterministic episodes every 10,000 steps", columns, rows).markdown())
+    return 0 if all(r[3] != "not" for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Loading policies: SB3's zips against SB3 itself, and files that are no model."""
+
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+import pytest
+from stable_baselines3 import PPO, SAC
+from stable_baselines3.common.base_class import BaseAlgorithm
+from trained import Runs, evaluated, refusal
+
+from geonpg.agents import ACKTR
+from geonpg.agents.checkpoint import read, write
+from geonpg.scripts.building import EVALUATION_SEED, make_env, play
+from geonpg.scripts.models import RAW
+
+
+@pytest.mark.parametrize("algorithm", [ACKTR, PPO, SAC], ids=lambda a: a.__name__)
+def test_an_sb3_zip_plays_as_its_algorithm_does(
+    algorithm: Any, zipped: Callable[[BaseAlgorithm], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = algorithm("MlpPolicy", "InvertedPendulum-v4", seed=1, policy_kwargs={"net_arch": [8]}, device="cpu")
+    truth, _ = play(agent, make_env(RAW, "InvertedPendulum-v4", 4, EVALUATION_SEED))
+    path = zipped(agent)
+    result = evaluated(capsys, path, "--env", "InvertedPendulum-v4", "--episodes", 4)
+    assert result["returns"] == truth.tolist()
+
+
+WRONG = {
+    "nowhere": "nowhere does not exist: name a run folder, a .ckpt model or an SB3 .zip",
+    "empty": "empty is no run folder: it holds no final.ckpt and no run.json",
+    "begun": "begun has no final model; there is best",
+    "begun --model best --env CartPole-v1": "--env is for an SB3 .zip: begun knows its environment",
+    "begun/best.ckpt --model best": "--model chooses among the models of a run folder, and begun/best.ckpt is a file",
+    "begun --model worst": "argument --model: invalid choice: 'worst' (choose from ",
+    "begun --episodes 0": "--episodes must be at least 1, not 0",
+    "begun --seed -1": "--seed must not be negative, not -1",
+    "begun --model best --video film.avi": "--video writes a .mp4 file, not film.avi",
+    "begun --model best --export no/p.onnx": "no is no folder that can be written to",
+    "state.ckpt": "state.ckpt is what a run resumes from, not a model: name the run folder",
+    "foreign.ckpt": "foreign.ckpt is not a geonpg checkpoint",
+    "damaged.ckpt": "damaged.ckpt is truncated or damaged: its checksum does not fit",
+    "other.ckpt": "other.ckpt is no model that this version knows: 'settings'",
+    "newer.ckpt": "newer.ckpt is no model that this version knows: n_envs must be an integer of at least 1, not 0",
+    "misfit.ckpt": "the weights in misfit.ckpt do not fit its policy: ",
+    "lost.ckpt": "unknown environment 'Lost-v0': choose one of ",
+    "agent.zip": "agent.zip does not say its environment: name it by --env",
+    "agent.zip --env Lost-v0": "unknown environment 'Lost-v0': choose one of ",
+    "agent.zip --env CartPole-v1": "agent.zip is no model of SB3: ",
+}
+
+
+@pytest.fixture(scope="module")
+def mess(runs: Runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of things that are no model."""
+    folder, run = tmp_path_factory.mktemp("mess"), runs("pendulum")
+    (folder / "empty").mkdir()
+    (folder / "begun").mkdir()
+    for name in ("best.ckpt", "run.json"):
+        copy(run / name, folder / "begun")
+    copy(max((run / "checkpoints").glob("*.ckpt")), folder / "state.ckpt")
+    (folder / "foreign.ckpt").write_text("hello")
+    (folder / "damaged.ckpt").write_bytes((run / "best.ckpt").read_bytes()[:-10])
+    model = read(run / "best.ckpt")
+    write(folder / "other.ckpt", {"env": "CartPole-v1"})
+    write(folder / "newer.ckpt", {**model, "settings": {**model["settings"], "n_envs": 0}})
+    write(folder / "misfit.ckpt", {**model, "settings": {**model["settings"], "hidden": (7,)}})
+    write(folder / "lost.ckpt", {**model, "env": "Lost-v0"})
+    copy(run / "best.ckpt", folder / "agent.zip")  # a zip, but not of SB3
+    return folder
+
+
+@pytest.mark.parametrize("arguments", WRONG)
+def test_a_wrong_argument_is_one_sentence(
+    arguments: str, mess: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(mess)
+    said = refusal(capsys, *arguments.split())
+    assert said.startswith(WRONG[arguments])
+
+
+def test_a_zip_of_another_task_is_refused(
+    zipped: Callable[[BaseAlgorithm], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = zipped(ACKTR("MlpPolicy", "CartPole-v1", device="cpu"))
+    said = refusal(capsys, path, "--env", "Reacher-v4")
+    assert said.startswith(f"{path} was not trained on Reacher-v4: Observation spaces do not match: ")

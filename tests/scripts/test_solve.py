@@ -1,0 +1,37 @@
+"""`geonpg solve` on goals that are quickly reached, and on one that is not."""
+
+from pathlib import Path
+
+import pytest
+
+from geonpg.scripts import solve
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve, "SEEDS", (0,))
+    monkeypatch.setattr(solve, "EVAL_EVERY", 2000)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_run_is_made_once_and_reported_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solve, "GOALS", (solve.Goal("InvertedPendulum-v4", 3.0, 4000),))
+    assert solve.main(["--runs", str(tmp_path)]) == 0
+    first = capsys.readouterr().out
+    assert "InvertedPendulum-v4" in first
+    (folder,) = tmp_path.iterdir()
+    before = (folder / "final.ckpt").stat().st_mtime_ns
+    assert solve.main(["--runs", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == first
+    assert (folder / "final.ckpt").stat().st_mtime_ns == before
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_goal_that_is_missed_is_said_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(solve, "GOALS", (solve.Goal("InvertedPendulum-v4", 1e9, 2000),))
+    assert solve.main(["--runs", str(tmp_path)]) == 1
+    assert "| not " in capsys.readouterr().out
