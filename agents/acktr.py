@@ -63,7 +63,7 @@ class ACKTR(OnPolicyAlgorithm):
     # fmt: off
     def __init__(
         self, policy: str | type[ActorCriticPolicy], env: GymEnv | str | None,
-        learning_rate: float | Schedule = 1.0, n_steps: int = 32, gamma: float = 0.99, gae_lambda: float = 0.95,
+        learning_rate: float | Schedule = 0.3, n_steps: int = 32, gamma: float = 0.99, gae_lambda: float = 0.95,
         ent_coef: float = 0.0, vf_coef: float = 0.5, max_grad_norm: float = 0.5,
         use_sde: bool = False, sde_sample_freq: int = -1,
         rollout_buffer_class: type[RolloutBuffer] | None = None, rollout_buffer_kwargs: dict[str, Any] | None = None,

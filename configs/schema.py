@@ -102,7 +102,7 @@ class Settings:
     solver: str = setting("kfac", "how the policy's natural gradient is solved for", SOLVERS)
     alpha: float = setting(0.0, "connection: 0 Levi-Civita (the paper), 1 exponential, -1 mixture", within(-1, 1))
     calibrate: bool = setting(True, "scale the correction to its least-squares length; false is the published form")
-    learning_rate: float = setting(1.0, "longest step h of the policy", POSITIVE)
+    learning_rate: float = setting(0.3, "longest step h of the policy", POSITIVE)
     target_kl: float = setting(0.0015, "predicted KL divergence of one update of the policy, at most", POSITIVE)
     damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
     gradient_averaging: float = setting(0.9, "decay of the average of gradients over updates", AVERAGING)

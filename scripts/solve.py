@@ -6,7 +6,9 @@ Every run has its folder in runs/solve; finished ones are not repeated, and a ki
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -42,6 +44,10 @@ def row(goal: Goal, run: Run) -> list[str | int | float]:
     return [goal.env_id, run.plan.seed, goal.wanted, reached[0] if reached else "not", float(run.evaluations[-1][1])]
 
 
+def advance(bar: "tqdm[Any]", done: int, run: Run) -> None:
+    bar.update(done + min(run.steps, run.plan.settings.steps) - bar.n)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser("geonpg solve", description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs/solve"), help="where the run folders go")
@@ -53,9 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             run, done = run_of(goal, seed, runs), bar.n
             bar.set_description(f"{goal.env_id}, seed {seed}")
             if not run.is_complete:
-                run.train(
-                    lambda run, done=done: bar.update(done + min(run.steps, run.plan.settings.steps) - bar.n), bool
-                )
+                run.train(partial(advance, bar, done), stop=lambda: False)
             bar.update(done + goal.steps - bar.n)
             rows.append(row(goal, run))
     bar.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-OPTIMISER, ENVIRONMENTS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+AGENT, OPTIMISER, ENVIRONMENTS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
 
 
 def test_the_example_trains() -> None:
@@ -17,6 +17,16 @@ def test_the_example_trains() -> None:
     accuracy = re.search(r"epoch 4: .*accuracy ([\d.]+)", last)
     assert accuracy is not None
     assert float(accuracy[1]) > 0.95
+
+
+def test_the_agent_learns(tmp_path: Path) -> None:
+    """As it stands, but for fewer steps."""
+    assert "learn(50_000)" in AGENT
+    shorter = AGENT.replace("50_000", "2048")
+    command = [sys.executable, "-c", shorter]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert re.fullmatch(r"\d+ \+- \d+\n", result.stdout)
+    assert (tmp_path / "pendulum.zip").exists()
 
 
 def test_the_environments_train_ppo() -> None:

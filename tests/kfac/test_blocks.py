@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -113,3 +114,28 @@ def test_factored_damping_balances_the_factors() -> None:
     assert ridge_a / ridge_d == pytest.approx(100)
     assert factored_damping(torch.zeros(3, 3), d, 0.04) == (pytest.approx(0.2), pytest.approx(0.2))
     assert math.isfinite(factored_damping(1e300 * a, 1e-300 * d, 0.04)[0])
+
+
+@pytest.mark.parametrize("max_factor", [4096, 4, 1])
+@pytest.mark.parametrize("name", LAYERS)
+def test_condition_number_of_the_damped_block(name: str, max_factor: int) -> None:
+    """Against numpy on the dense matrix, whichever factors are diagonals."""
+    layer, inputs, outputs = LAYERS[name]
+    block = block_of(layer.double(), max_factor)
+    a, d = torch.randn(inputs, dtype=torch.float64), torch.randn(outputs, dtype=torch.float64)
+    statistics = (block.observe_inputs(a, len(a)), block.observe_gradients(d))
+    whole = [torch.diag(s) if s.ndim == 1 else s for s in statistics]
+    for damping in (1e-4, 0.03, 1.0):
+        ridges = factored_damping(*statistics, damping)
+        damped = [s + ridge * torch.eye(len(s), dtype=torch.float64) for s, ridge in zip(whole, ridges, strict=True)]
+        expected = np.linalg.cond(dense(block, damped[0], damped[1]).numpy())
+        assert block.condition(statistics, damping) == pytest.approx(expected, rel=1e-8)
+
+
+def test_condition_number_of_a_singular_block() -> None:
+    block = block_of(nn.Linear(2, 2, bias=False))
+    ones, eye = torch.ones(2, 2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
+    below = ones - 1e-12 * eye  # as rounding leaves it
+    assert block.condition((below, eye), 0.0) == math.inf
+    # the mean eigenvalues are 1 and 1, so both factors get a ridge of 0.1
+    assert block.condition((below, eye), 0.01) == pytest.approx(2.1 / 0.1)

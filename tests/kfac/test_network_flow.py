@@ -8,7 +8,22 @@ import truth
 from problems import Surrogate, flow_of, gaussian_flow, policy
 from torch import Tensor, nn
 
-from geonpg.kfac import RULES, SOLVERS, Bernoulli, Categorical, CgSolver, Constant, FixedGaussian, FreeLogStd, Gaussian
+from geonpg.kfac import (
+    RULES,
+    SOLVERS,
+    Bernoulli,
+    Categorical,
+    CgSolver,
+    Constant,
+    FactorSettings,
+    FixedGaussian,
+    FreeLogStd,
+    Gaussian,
+    NaturalGradient,
+)
+from geonpg.kfac.blocks import Statistics
+from geonpg.kfac.factors import append_ones
+from geonpg.kfac.fisher import FactorMemory
 from geonpg.kfac.flow import StepFailure
 from geonpg.kfac.functional import Call
 from geonpg.kfac.network_flow import FlowMemory
@@ -179,3 +194,74 @@ def test_a_gradient_that_is_not_finite_fails_the_step() -> None:
     flow, y = gaussian_flow()
     with pytest.raises(StepFailure, match="gradient is not finite"):
         flow.velocity(torch.full_like(y, float("nan")))
+
+
+def optimizer_of(every: int, rule: str = "geo", solver: str = "kfac") -> tuple[NaturalGradient, Surrogate]:
+    module = policy((3, 4), 1)
+    problem = Surrogate(module, Gaussian(), torch.randn(20, 3, dtype=torch.float64))
+    return NaturalGradient(
+        module, Gaussian(), rule=rule, solver=solver, factors=FactorSettings(update_every=every)
+    ), problem
+
+
+@pytest.mark.parametrize("solver", ["kfac", "pcg"])
+@pytest.mark.parametrize("rule", ["ng", "mid", "geo", "geof"])
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_factors_are_looked_at_every_so_many_steps(every: int, rule: str, solver: str) -> None:
+    """In between, statistics and inverses are the very ones of the last look."""
+    optimizer, problem = optimizer_of(every, rule, solver)
+    for step in range(7):
+        before = optimizer.memory.factors
+        optimizer.step(problem)
+        factors, looks = optimizer.memory.factors, step // every + 1
+        assert optimizer.rejected == 0
+        assert factors.seen == looks
+        assert factors.damping == 0.01
+        if step % every:
+            assert factors is before
+        else:
+            assert not any(torch.equal(new[0], old[0]) for new, old in looked_at(factors, before))
+
+
+def looked_at(new: FactorMemory, old: FactorMemory) -> list[tuple[Statistics, Statistics]]:
+    """Pairs of the two layers' statistics and of their inverses."""
+    pairs = [*zip(new.statistics, old.statistics, strict=False), *zip(new.inverses, old.inverses, strict=False)]
+    return [(a, b) for a, b in pairs if len(a) == 2]
+
+
+def test_what_is_looked_at_is_the_batch_of_that_step() -> None:
+    """The average of two looks, each at its own inputs: A of the first layer is the mean of x x^T."""
+    optimizer, problem = optimizer_of(2)
+    seen = []
+    for step in range(4):
+        problem.x = torch.randn(20, 3, dtype=torch.float64)
+        optimizer.step(problem)
+        if step % 2 == 0:
+            seen.append(append_ones(problem.x).mT @ append_ones(problem.x) / 20)
+    assert torch.allclose(optimizer.memory.factors.statistics[0][0], sum(seen) / 2)
+
+
+def test_factors_are_looked_at_at_once_when_the_damping_has_changed() -> None:
+    """A rejected step raises the damping; inverses with the old one would ask for the same step again."""
+    optimizer, problem = optimizer_of(100)
+    optimizer.step(problem)
+    optimizer.step(problem)
+    assert optimizer.memory.factors.seen == 1
+    good, problem.advantages = problem.advantages, torch.full_like(problem.advantages, float("nan"))
+    optimizer.step(problem)
+    assert optimizer.rejected == 1
+    assert optimizer.memory.factors.seen == 1
+    problem.advantages = good
+    dampings = []
+    while optimizer.damping > 0.01:
+        optimizer.step(problem)
+        factors = optimizer.memory.factors
+        dampings.append(factors.damping)
+        fresh = optimizer.geometry.fisher.invert(factors, factors.damping, torch.float64)
+        assert all(torch.equal(a[0], b[0]) for a, b in zip(fresh.inverses, factors.inverses, strict=True))
+    assert dampings[:3] == pytest.approx([0.1, 0.08, 0.064])
+    assert factors.seen == 1 + len(dampings)
+    for _ in range(4):  # back where it was set: one more look, and then none
+        optimizer.step(problem)
+    assert optimizer.memory.factors.seen == 2 + len(dampings)
+    assert optimizer.memory.factors.damping == 0.01

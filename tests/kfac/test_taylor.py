@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from geonpg.kfac import FreeLogStd
+from geonpg.kfac import FixedGaussian, FreeLogStd, NaturalGradient
 from geonpg.kfac.functional import Call, Functional, Network
 from geonpg.kfac.taylor import FeedForward, Linearisation
 
@@ -217,3 +217,59 @@ def test_dropout_is_left_out_of_the_metric() -> None:
     y = network.layout.read()
     assert torch.allclose(network.outputs(y, Call((x,))), module.eval()(x))
     assert torch.allclose(network.linearise(y, Call((x,))).z, module.eval()(x))
+
+
+class Normed(nn.Module):
+    """A batch norm, which may be registered under two names, and two layers, which may share their weight."""
+
+    def __init__(self, twice: bool, tied: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm = nn.Linear(3, 4), nn.BatchNorm1d(4)
+        self.middle, self.last = nn.Linear(4, 4), nn.Linear(4, 4)
+        if tied:
+            self.last.weight = self.middle.weight
+        if twice:
+            self.alias = self.norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.middle(self.norm(self.first(x)))))
+
+
+def trained(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """Parameters and buffers after some steps in training mode."""
+    x = torch.randn(20, 3, generator=torch.Generator().manual_seed(1))
+    optimizer = NaturalGradient(module, FixedGaussian(), solver="pcg")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = 0.5 * (module(x) - 1).square().mean()
+        loss.backward()
+        return loss
+
+    losses = [optimizer.step(closure) for _ in range(4)]
+    assert losses[-1] < losses[0]
+    assert optimizer.rejected == 0
+    return [p.detach() for p in module.parameters()], list(module.buffers())
+
+
+@pytest.mark.parametrize(
+    "tied",
+    [
+        False,
+        pytest.param(
+            True, marks=pytest.mark.xfail(strict=True, reason="tied weights bring functional_call's tie_weights back")
+        ),
+    ],
+)
+def test_a_module_under_two_names_trains_like_one_under_one(tied: bool) -> None:
+    """SB3 registers a features extractor up to three times."""
+    once, twice = Normed(False, tied), Normed(True, tied)
+    for one, other in zip(trained(once), trained(twice), strict=True):
+        assert len(one) == len(other)
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert twice.alias is twice.norm
+    assert twice.norm._parameters.keys() == {"weight", "bias"}
+    assert all(isinstance(p, nn.Parameter) for p in twice.norm._parameters.values())
+    assert twice.norm._buffers.keys() == {"running_mean", "running_var", "num_batches_tracked"}
+    assert int(twice.norm.num_batches_tracked) == 4
