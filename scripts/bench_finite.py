@@ -4,7 +4,9 @@ In half of the runs the trust region is so wide that the learning rate alone lim
 """
 
 import logging
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,12 +100,10 @@ def learnt(agent: ACKTR) -> Iterator[tuple[str, Any]]:
         yield name, parameter.detach().numpy()
     normalization = normalization_of(agent.env)
     if normalization is not None:
-        for name, moments in (
-            ("observations", normalization.observation_moments),
-            ("returns", normalization.return_moments),
-        ):
-            yield f"the mean of {name}", moments.mean
-            yield f"the variance of {name}", moments.variance
+        for name in ("observation", "return"):
+            moments = getattr(normalization, f"{name}_moments")
+            yield f"the mean of {name}s", moments.mean
+            yield f"the variance of {name}s", moments.variance
 
 
 def rejections(agent: ACKTR) -> int:
@@ -129,15 +129,25 @@ def run(case: Case, steps: int, **others: Any) -> tuple[Watch, ACKTR]:
     return watch, agent
 
 
+@contextmanager
+def unheard(name: str) -> Iterator[None]:
+    """Without this logger's warnings."""
+    log = logging.getLogger(name)
+    before = log.level
+    log.setLevel(logging.ERROR)
+    yield
+    log.setLevel(before)
+
+
 def measure() -> dict[str, float]:
     violations, rejected, updates, largest = 0, 0, 0, 0.0
-    logging.getLogger("geonpg.kfac").setLevel(logging.ERROR)  # rejected steps are counted below
     todo = list(cases())
     for case in tqdm(todo, desc="runs", leave=False, disable=None):
-        watch, agent = run(case, STEPS)
+        with unheard("geonpg.kfac"):  # rejected steps are counted below
+            watch, agent = run(case, STEPS)
         if watch.wrong:
             violations += 1
-            tqdm.write(f"{case}: {watch.wrong}")
+            tqdm.write(f"{case}: {watch.wrong}", file=sys.stderr)
         rejected, updates = rejected + rejections(agent), updates + watch.updates
         largest = max(largest, watch.largest_kl / agent.target_kl)
     return {

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from geonpg.agents.checkpoint import Checkpoints
 
+COMMAND = (sys.executable, "-m", "geonpg.scripts.train")
 ARGUMENTS = ("--env", "Walker2d-v4", "--steps", "60000")
 KILLS, SEED = 20, 0
 LONGEST = 8.0  # seconds that a life may train before it is killed
@@ -28,7 +29,7 @@ def start(folder: Path) -> Process:
     """A new process that begins the run in this folder, or goes on with it."""
     what = ("--resume", folder) if folder.exists() else (*ARGUMENTS, "--folder", folder)
     with folder.with_suffix(".log").open("wb") as log:
-        return subprocess.Popen([sys.executable, "-m", "geonpg.scripts.train", *map(str, what)], stdout=log, stderr=log)
+        return subprocess.Popen([*COMMAND, *map(str, what)], stdout=log, stderr=log)
 
 
 def finished(life: Process, folder: Path) -> None:

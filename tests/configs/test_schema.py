@@ -39,7 +39,7 @@ CONTRACT = {
     **dict.fromkeys(["normalize_observations", "normalize_rewards", "scale_actions", "calibrate"], BOOLEAN),
     **dict.fromkeys(["normalize_advantage", "ortho_init"], BOOLEAN),
     **dict.fromkeys(["clip", "learning_rate", "target_kl", "critic_learning_rate"], POSITIVE),
-    **dict.fromkeys(["damping", "critic_damping", "critic_target_kl", "ent_coef"], NOT_NEGATIVE),
+    **dict.fromkeys(["damping", "critic_damping", "critic_target_kl", "ent_coef", "advantage_floor"], NOT_NEGATIVE),
     **dict.fromkeys(["gradient_averaging", "factor_averaging", "critic_gradient_averaging"], AVERAGING),
     "alpha": ("a finite number in [-1, 1]", [-1, 0.5, 1], [-1.1, 2]),
     "log_std_init": ("a finite number in [-20, 20]", [-20, 0, 1.5], [-21, 1e3]),
@@ -79,7 +79,7 @@ def test_a_wrong_value_dies_with_the_legal_ones(key: str) -> None:
 
 
 def test_settings_are_values() -> None:
-    assert Settings() == Settings(hidden=[64, 64], learning_rate=1)
-    assert hash(Settings()) == hash(Settings(hidden=[64, 64], learning_rate=1))
+    assert Settings(learning_rate=1.0) == Settings(hidden=[64, 64], learning_rate=1)
+    assert hash(Settings(learning_rate=1.0)) == hash(Settings(hidden=[64, 64], learning_rate=1))
     with pytest.raises(FrozenInstanceError):
         Settings().gamma = 0.5

@@ -3,7 +3,6 @@
 import io
 import math
 
-import numpy as np
 import pytest
 import torch
 from problems import Surrogate, policy
@@ -371,77 +370,3 @@ def test_wrong_use() -> None:
     with pytest.raises(ValueError, match="no trainable parameters"):
         NaturalGradient(nn.Tanh(), FixedGaussian())
     assert "Kronecker, Linear" in optimizer.coverage()
-
-
-def chosen_of(module: nn.Module, names: tuple[str, ...]) -> list[Tensor]:
-    return [module.get_parameter(name) for name in names]
-
-
-@pytest.mark.parametrize("names", [("0.weight", "0.bias"), ("0.bias", "2.weight", "2.bias"), ("2.weight",)], ids=str)
-@pytest.mark.parametrize("solver", ["kfac", "pcg", "dense"])
-def test_some_parameters_train_as_if_the_others_were_frozen(solver: str, names: tuple[str, ...]) -> None:
-    """To the last bit; the others stay where they are, and need not be frozen."""
-    ends = []
-    for frozen in (False, True):
-        task = Regression()
-        chosen = chosen_of(task.module, names)
-        before = {name: p.detach().clone() for name, p in task.module.named_parameters()}
-        for name, p in task.module.named_parameters():
-            p.requires_grad_(not frozen or name in names)
-        optimizer = NaturalGradient(
-            task.module, FixedGaussian(), solver=solver, parameters=None if frozen else chosen, lr=0.5
-        )
-        losses = [optimizer.step(task) for _ in range(4)]
-        assert losses[-1] < losses[0]
-        moved = {name for name, p in task.module.named_parameters() if not torch.equal(p, before[name])}
-        assert moved == set(names)
-        assert [line.split()[0] for line in optimizer.coverage().splitlines()[1:]] == list(names)
-        ends.append((losses, [p.detach() for p in chosen], optimizer.state_dict()))
-    assert_equal(*ends)
-
-
-def test_all_parameters_are_the_default() -> None:
-    ends = []
-    for explicit in (False, True):
-        task = Regression()
-        chosen = list(task.module.parameters())[::-1] if explicit else None  # in any order
-        optimizer = NaturalGradient(task.module, FixedGaussian(), parameters=chosen)
-        ends.append([optimizer.step(task) for _ in range(3)])
-    assert ends[0] == ends[1]
-
-
-@pytest.mark.xfail(strict=True, reason="Layout leaves out what the module does not have, without a word")
-def test_a_parameter_of_another_module_is_refused() -> None:
-    module = nn.Linear(1, 1)
-    with pytest.raises(ValueError, match="parameter"):
-        NaturalGradient(module, FixedGaussian(), parameters=[module.weight, nn.Linear(1, 1).weight])
-
-
-def test_condition_numbers_are_those_of_the_damped_blocks() -> None:
-    """Against numpy on the whole Kronecker product, in which damping is shared between the factors."""
-    torch.manual_seed(0)
-    layers = [nn.Conv2d(1, 2, 2), nn.Tanh(), nn.Flatten(), nn.Linear(8, 3, bias=False), nn.LayerNorm(3), nn.Linear(3, 2)]
-    module, x = nn.Sequential(*layers), torch.randn(50, 1, 3, 3)
-    optimizer = NaturalGradient(module, FixedGaussian(), damping=0.02, solver="kfac")
-    assert optimizer.condition_numbers() == {}
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = 0.5 * (module(x) - 1).square().sum(-1).mean()
-        loss.backward()
-        return loss
-
-    for _ in range(2):
-        optimizer.step(closure)
-    fisher, statistics = optimizer.geometry.fisher, optimizer.memory.factors.statistics
-    expected = {}
-    for name, block in fisher.layers.items():
-        a, d = (factor.numpy() for factor in statistics[fisher.blocks.index(block)])
-        pi = math.sqrt((np.trace(a) / len(a)) / (np.trace(d) / len(d)))
-        root = math.sqrt(0.02)
-        damped = np.kron(a + pi * root * np.eye(len(a)), d + root / pi * np.eye(len(d)))
-        expected[name] = float(np.linalg.cond(damped))
-    numbers = optimizer.condition_numbers()
-    assert list(numbers) == ["0", "3", "5"]
-    assert numbers == pytest.approx(expected, rel=1e-8)
-    assert min(numbers.values()) > 1.5

@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from geonpg.agents import checkpoint
 from geonpg.agents.checkpoint import Checkpoints, read, write
@@ -265,20 +266,15 @@ def test_an_environment_that_returns_no_number(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setitem(gymnasium.registry, f"{what}-v0", gymnasium.envs.registration.EnvSpec(
-        f"{what}-v0", entry_point=Broken, kwargs={"what": what}
-    ))  # fmt: skip
-    assert (
-        main("--env", f"{what}-v0", *SMALL, "--set", "n_steps=16", "--n-envs", "3", "--folder", tmp_path / "run") == 2
-    )
+    spec = EnvSpec(f"{what}-v0", entry_point=Broken, kwargs={"what": what})
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    assert main("--env", spec.id, *SMALL, "--set=n_steps=16", "--n-envs=3", "--folder", tmp_path / "run") == 2
     err = capsys.readouterr().err
     kind = "a reward" if what == "reward" else "an observation"
     assert err.endswith(f": environment 1 returned {kind} that is not finite\n")
     assert "Traceback" not in err
     saved = Checkpoints(tmp_path / "run" / "checkpoints").paths()
-    assert [path.name for path in saved] == (
-        [] if what == "reset" else ["step_000000000048.ckpt", "step_000000000096.ckpt"]
-    )
+    assert len(saved) == (0 if what == "reset" else 2)
     assert all(read(path)["agent"]["policy"] for path in saved)
 
 
@@ -287,9 +283,7 @@ def test_environments_that_cannot_be_restored_begin_anew(
 ) -> None:
     with monkeypatch.context() as patch:
         stop_after(2, signal.SIGINT, patch)
-        assert (
-            main("--env", "CartPole-v1", "--steps", "1000", "--n-envs", "4", *SMALL, "--folder", tmp_path / "r") == 130
-        )
+        assert main("--env=CartPole-v1", "--steps=1000", "--n-envs=4", *SMALL, "--folder", tmp_path / "r") == 130
     with caplog.at_level(logging.WARNING):
         assert main("--resume", tmp_path / "r") == 0
     assert "these environments cannot be restored: they begin new episodes" in caplog.messages
