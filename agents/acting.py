@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
+from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import obs_as_tensor
 from torch import nn
 
@@ -35,7 +36,7 @@ ACTIVATIONS: dict[type[nn.Module], Callable[[Array], Array]] = {nn.Tanh: tanh, n
 
 def sampler(networks: Networks, n_steps: int, n_envs: int, device: torch.device) -> Act:
     """From observations to actions, for the next `n_steps` calls; the policy must not change in between."""
-    *layers, last = networks.actor.children()
+    *layers, last = networks.actor if isinstance(networks.actor, nn.Sequential) else [networks.actor]
     if type(last) is not FreeLogStd:
         return lambda observations: networks.act(obs_as_tensor(observations, device)).cpu().numpy()
     mean = numpy_chain(layers) if device.type == "cpu" and is_simple(networks, layers) else torch_mean(networks, device)
@@ -47,7 +48,8 @@ def sampler(networks: Networks, n_steps: int, n_envs: int, device: torch.device)
 def is_simple(networks: Networks, layers: Sequence[nn.Module]) -> bool:
     """Vectors in, and layers that numpy can do?"""
     space = networks.policy.observation_space
-    vectors = networks.fixed_features and isinstance(space, spaces.Box) and len(space.shape) == 1
+    plain = type(networks.policy.pi_features_extractor) is FlattenExtractor
+    vectors = networks.standard and plain and isinstance(space, spaces.Box) and len(space.shape) == 1
     return vectors and all(type(layer) is nn.Linear or type(layer) in ACTIVATIONS for layer in layers)
 
 

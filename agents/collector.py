@@ -55,6 +55,7 @@ def step_through(
     rollout = Rollout(np.zeros(env.num_envs, dtype=np.bool_))
     act = sampler(agent.networks, n_rollout_steps, env.num_envs, agent.device)
     unknown = torch.zeros(env.num_envs, 1), torch.zeros(env.num_envs)  # values and log-probabilities, for now
+    check_finite(agent._last_obs, np.zeros(env.num_envs))  # what a reset returned, nobody has looked at
     for n_steps in range(n_rollout_steps):
         if agent.use_sde and (n_steps == 0 or (agent.sde_sample_freq > 0 and n_steps % agent.sde_sample_freq == 0)):
             agent.policy.reset_noise(env.num_envs)
@@ -67,8 +68,9 @@ def step_through(
         callback.update_locals(locals())
         if not callback.on_step():
             return None
-        if dones.any():
+        if any(infos):  # at an episode's end at the latest
             agent._update_info_buffer(infos, dones)
+            check_finals(dones, infos)
             rollout.timeouts += [(n_steps, i, infos[i]["terminal_observation"]) for i in cut_off(dones, infos)]
         assert agent._last_episode_starts is not None
         rollout_buffer.add(last_obs, actions, rewards, agent._last_episode_starts, *unknown)
@@ -102,6 +104,15 @@ def check_finite(observations: Observations, rewards: Array) -> None:
             raise BrokenEnvironment(f"environment {first_broken(seen)} returned an observation that is not finite")
     if not np.isfinite(rewards.sum()) and not np.isfinite(rewards).all():
         raise BrokenEnvironment(f"environment {first_broken(rewards)} returned a reward that is not finite")
+
+
+def check_finals(dones: Array, infos: list[dict[str, Any]]) -> None:
+    """The same of what ended episodes saw last."""
+    for i in np.flatnonzero(dones):
+        final = infos[i].get("terminal_observation")
+        for part in final.values() if isinstance(final, dict) else (final,):
+            if part is not None and not np.isfinite(part).all():
+                raise BrokenEnvironment(f"environment {i} returned an observation that is not finite")
 
 
 def first_broken(rows: Array) -> int:

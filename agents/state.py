@@ -6,33 +6,37 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from .acktr import ACKTR
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.save_util import recursive_getattr
 
 COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_last_obs", "_last_episode_starts")
 
 
-def get_state(agent: ACKTR) -> dict[str, Any]:
+def learners(agent: OnPolicyAlgorithm) -> dict[str, Any]:
+    """The policy and its optimisers, as many as the algorithm says that it has."""
+    names, _ = agent._get_torch_save_params()
+    return {name.removeprefix("policy."): recursive_getattr(agent, name) for name in names}
+
+
+def get_state(agent: OnPolicyAlgorithm) -> dict[str, Any]:
     """Networks, optimisers, environments, random generators, counters."""
     assert agent.env is not None
     assert agent.ep_info_buffer is not None
     return {
-        "policy": agent.policy.state_dict(),
-        "optimizer": agent.optimizer.state_dict(),
-        "critic_optimizer": agent.critic_optimizer.state_dict(),
+        **{name: learner.state_dict() for name, learner in learners(agent).items()},
         "counters": {name: getattr(agent, name) for name in COUNTERS},
         "episodes": [{"r": float(episode["r"]), "l": int(episode["l"])} for episode in agent.ep_info_buffer],
-        "env": agent.env.get_state() if hasattr(agent.env, "get_state") else None,
+        # of the class: SB3's wrappers pass an unknown name on to what they wrap, and would lose their own state
+        "env": agent.env.get_state() if hasattr(type(agent.env), "get_state") else None,
         "random": get_random_state(),
     }
 
 
-def set_state(agent: ACKTR, state: dict[str, Any]) -> bool:
+def set_state(agent: OnPolicyAlgorithm, state: dict[str, Any]) -> bool:
     """Go on from `get_state()`, bit for bit. False if the environments could not be restored and begin anew."""
     env: Any = agent.env
-    agent.policy.load_state_dict(state["policy"])
-    agent.optimizer.load_state_dict(state["optimizer"])
-    agent.critic_optimizer.load_state_dict(state["critic_optimizer"])
+    for name, learner in learners(agent).items():
+        learner.load_state_dict(state[name])
     for name in COUNTERS:
         setattr(agent, name, state["counters"][name])
     agent.ep_info_buffer = deque(state["episodes"], maxlen=agent._stats_window_size)

@@ -12,13 +12,13 @@ from .task import Array
 
 
 def state_of(venv: VecEnv) -> dict[str, Any] | None:
-    """The state of environments that can tell it."""
-    return venv.get_state() if hasattr(venv, "get_state") else None
+    """The state of environments that can tell it. SB3's wrappers would pass the question on and forget their own."""
+    return venv.get_state() if hasattr(type(venv), "get_state") else None
 
 
 def restore(venv: VecEnv, state: dict[str, Any] | None) -> None:
     """Go on from `state_of`, where there is something to go on from."""
-    if state is not None and hasattr(venv, "set_state"):
+    if state is not None and hasattr(type(venv), "set_state"):
         venv.set_state(state)
 
 
@@ -31,7 +31,8 @@ class Frames(VecEnvWrapper):
             raise ValueError(f"Frames takes observations that are vectors, not {space}")
         if frames < 1:
             raise ValueError(f"frames must be at least 1, not {frames}")
-        wide = spaces.Box(np.tile(space.low, frames), np.tile(space.high, frames), dtype=np.float64)
+        low, high = (np.tile(bound.astype(np.float64), frames) for bound in (space.low, space.high))
+        wide = spaces.Box(low, high, dtype=np.float64)
         super().__init__(venv, observation_space=wide)
         self._seen = np.zeros((venv.num_envs, frames, space.shape[0]))
 
@@ -66,13 +67,14 @@ class ScaleActions(VecEnvWrapper):
         if not isinstance(space, spaces.Box) or not space.is_bounded():
             raise ValueError(f"scale_actions takes actions in a bounded box, not {space}")
         super().__init__(venv, action_space=spaces.Box(-1.0, 1.0, space.shape, np.float32))
+        self._low, self._high = space.low, space.high
         self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2
 
     def reset(self) -> Any:
         return self.venv.reset()
 
     def step_async(self, actions: NDArray[Any]) -> None:
-        self.venv.step_async(self._middle + self._half * actions)
+        self.venv.step_async((self._middle + self._half * actions).clip(self._low, self._high))
 
     def step_wait(self) -> VecEnvStepReturn:
         return self.venv.step_wait()

@@ -80,6 +80,21 @@ class WithoutDropout(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def aliases_of(module: nn.Module) -> dict[str, str]:
+    """Further names of parameters and buffers that several modules share: to the first one.
+
+    A module that is registered twice gives none; torch's own `tie_weights` would swap it twice, and leave it broken.
+    """
+    first: dict[int, str] = {}
+    aliases: dict[str, str] = {}
+    for prefix, owner in module.named_modules():
+        for name, tensor in (*owner._parameters.items(), *owner._buffers.items()):
+            full = f"{prefix}.{name}" if prefix else name
+            if tensor is not None and first.setdefault(id(tensor), full) != full:
+                aliases[full] = first[id(tensor)]
+    return aliases
+
+
 class Network:
     """A module as a function of its flat parameter vector.
 
@@ -96,9 +111,7 @@ class Network:
         self.plan = plan_of(module) if written_out else None
         if self.plan is not None and sum(step.parameters for step in self.plan) != len(self.layout.names):
             self.plan = None  # a layer that is used twice, or one that is not trained
-        owners = [id(p) for m in module.modules() for p in m._parameters.values() if p is not None]
-        # a module that is registered twice is not tied, and torch would leave it broken if told that it is
-        self._tied = len(set(owners)) < len(owners)
+        self._aliases = aliases_of(module)
         self._nested_checked: dict[bool, bool] = {}
 
     def trusts_nested(self, at: "Functional", v: Tensor) -> bool:
@@ -120,7 +133,8 @@ class Network:
         with torch.random.fork_rng(), sdpa_kernel(SDPBackend.MATH), WithoutDropout():
             torch.manual_seed(0)
             state = {**self.layout.named(y), **buffers}
-            z = functional_call(self.module, state, call.args, call.kwargs, tie_weights=self._tied)
+            state |= {alias: state[name] for alias, name in self._aliases.items() if name in state}
+            z = functional_call(self.module, state, call.args, call.kwargs, tie_weights=False)
         if not isinstance(z, Tensor) or z.ndim < 2:
             got = f"a tensor of shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"a {type(z).__name__}"
             raise ValueError(

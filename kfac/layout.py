@@ -17,6 +17,8 @@ class Layout:
         chosen = None if only is None else {id(p) for p in only}
         trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         named = [(name, p) for name, p in trainable if chosen is None or id(p) in chosen]
+        if chosen is not None and len(named) < len(chosen):
+            raise ValueError("`parameters` must be trainable parameters of the module, and nothing else")
         if not named:
             raise ValueError("the module has no trainable parameters")
         self.names = [name for name, _ in named]

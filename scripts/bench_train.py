@@ -25,10 +25,10 @@ from geonpg.envs import MujocoVecEnv, quietly
 from geonpg.scripts.bench_envs import CORES, Contestant, draw_actions, limit, medians, native, speeds_by_round
 from geonpg.scripts.building import make_agent, make_env, prepare
 
-ENVS, METHODS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), ("ng", "mid", "geo", "geof"), 9, 0
+ENVS, METHODS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), ("ng", "mid", "geo", "geof"), 7, 0
 UPDATES = 10  # of ours per segment, as many as from one line of the log to the next
-SB3_STEPS = 2048  # per segment: one rollout of PPO and TRPO with all that they do on it
-THREAD_ROUNDS = 1  # to find out how many threads suit an algorithm of SB3
+SB3_STEPS = 1000  # per segment; PPO and TRPO make it their rollout of 2048, with all that they do on it
+THREAD_ROUNDS = 2  # to find out how many threads suit an algorithm of SB3
 BREAKDOWN_UPDATES = 50
 PHASES = ("rollout", "values", "policy", "critic")
 UNIT, INSTALL = "_steps_per_second", 'pip install "sb3-contrib>=2.9,<2.10"'
@@ -88,12 +88,14 @@ def their_contestant(agent: BaseAlgorithm, threads: int) -> Contestant:
     return Contestant(partial(torch.set_num_threads, threads), partial(go_on, agent, SB3_STEPS))
 
 
-def best_threads(agent: BaseAlgorithm, choices: set[int], title: str) -> int:
-    """The number of torch's threads with which the agent is fastest."""
+def best_threads(algorithm: Algorithm, choices: set[int], title: str) -> int:
+    """The number of torch's threads with which an algorithm is fastest, on the first id."""
     if len(choices) == 1:
         return min(choices)
-    entries = {str(number): their_contestant(agent, number) for number in choices}
-    speeds = medians(speeds_by_round(entries, THREAD_ROUNDS, title))
+    with ExitStack() as stack:
+        agent = their_agent(algorithm, ENVS[0], stack)
+        entries = {str(number): their_contestant(agent, number) for number in choices}
+        speeds = medians(speeds_by_round(entries, THREAD_ROUNDS, title))
     return max(choices, key=lambda number: speeds[str(number)])
 
 
@@ -164,30 +166,29 @@ def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
-def measure_one(env_id: str, rivals: Mapping[str, Algorithm], thread_choices: set[int]) -> dict[str, float]:
+def measure_one(env_id: str, rivals: Mapping[str, Algorithm], threads: Mapping[str, int]) -> dict[str, float]:
     """Everything about one id, under names without it."""
+    settings = settings_of(env_id)
     with ExitStack() as stack:
-        theirs = {name: their_agent(algorithm, env_id, stack) for name, algorithm in rivals.items()}
-        threads = {name: best_threads(agent, thread_choices, f"{env_id} {name}") for name, agent in theirs.items()}
-        ours = {method: our_agent(env_id, method, stack) for method in METHODS}
-        physics = native(env_id, settings_of(env_id).n_envs)
+        physics = native(env_id, settings.n_envs)
         stack.callback(physics.close)
+        ours = {method: our_agent(env_id, method, stack) for method in METHODS}
         entries = {"limit": limit(physics, draw_actions(physics), stack)}
-        entries |= {method: our_contestant(agent, settings_of(env_id, method)) for method, agent in ours.items()}
-        entries |= {name: their_contestant(agent, threads[name]) for name, agent in theirs.items()}
+        entries |= {method: our_contestant(agent, settings) for method, agent in ours.items()}
+        for name, algorithm in rivals.items():
+            entries[name] = their_contestant(their_agent(algorithm, env_id, stack), threads[name])
         speeds = speeds_by_round(entries, ROUNDS, env_id)
-        results = ratios(speeds) | breakdown(ours["geo"], settings_of(env_id))
-    threads["ours"] = settings_of(env_id).torch_threads
-    results |= {f"{name}_threads": float(number) for name, number in threads.items()}
+        results = ratios(speeds) | breakdown(ours["geo"], settings)
     return results | {f"{name}{UNIT}": speed for name, speed in medians(speeds).items()}
 
 
 def measure() -> dict[str, float]:
-    results: dict[str, float] = {}
     rivals = algorithms()
     with keeping_threads() as number:
+        threads = {name: best_threads(make, {1, number}, f"threads of {name}") for name, make in rivals.items()}
+        results = {f"train/{name}_threads": float(chosen) for name, chosen in threads.items()}
         for env_id in ENVS:
-            found = measure_one(env_id, rivals, {1, number})
+            found = measure_one(env_id, rivals, threads)
             results |= {f"train/{env_id}/{name}": value for name, value in found.items()}
     return results
 
@@ -202,21 +203,16 @@ def block(env_id: str, results: Mapping[str, float]) -> list[str]:
     for name, speed in sorted(speeds.items(), key=lambda item: -item[1]):
         over = [f"{mine[f'{name}_over_{rival}']:12.3f}" for rival in rivals if name in METHODS]
         lines.append(f"{name:16}{speed:10.0f}{''.join(over)}")
-    return [*lines, f"geo over ng {mine['geo_over_ng']:.3f}", *notes(mine)]
-
-
-def notes(mine: Mapping[str, float]) -> list[str]:
     share = {name: f"{name} {mine[f'share_{name}']:.3f}" for name in (*PHASES, "other", "physics")}
     share["rollout"] += f" (with {share.pop('physics')})"
-    threads = [f"{name.removesuffix('_threads')} {mine[name]:.0f}" for name in mine if name.endswith("_threads")]
-    return [f"geo's time: {', '.join(share.values())}", f"torch's threads: {', '.join(threads)}"]
+    return [*lines, f"geo over ng {mine['geo_over_ng']:.3f}", f"geo's time: {', '.join(share.values())}"]
 
 
 def table(results: Mapping[str, float]) -> str:
-    n_envs = settings_of(ENVS[0]).n_envs
+    settings, unit = settings_of(ENVS[0]), "_threads"
+    threads = {name: value for name, value in results.items() if name.endswith(unit)}
+    chosen = [f"{name.removeprefix('train/').removesuffix(unit)} {value:.0f}" for name, value in threads.items()]
     lines = [f"whole training on {CORES} cores, medians of {ROUNDS} interleaved rounds"]
-    lines.append(f"ours: default preset, {n_envs} environments, {UPDATES} updates per round")
-    lines.append(
-        f"SB3's: their defaults, {SB3_STEPS} steps per round, torch's own number of threads or one if that is faster"
-    )
+    lines.append(f"ours: default preset, {settings.n_envs} environments, {settings.torch_threads} thread of torch's")
+    lines.append(f"SB3's: their defaults, 1 environment, torch's threads as suits them best: {', '.join(chosen)}")
     return "\n".join([*lines, *(line for env_id in ENVS for line in block(env_id, results))])

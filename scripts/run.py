@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -82,22 +82,27 @@ def begin(plan: Plan, folder: Path) -> "Run":
         raise ValueError(f"{folder} exists: go on with it by --resume {folder}, or choose another folder by --folder")
     run = Run(plan, folder)
     facts: dict[str, Any] = {"env": plan.env_id, "seed": plan.seed, "preset": plan.preset, "device": plan.device}
-    facts |= {"versions": versions(), "git": git_revision()}
+    create(folder, config_of(plan), facts)
+    return run
+
+
+def create(folder: Path, config: str, facts: Mapping[str, Any]) -> None:
+    """The folder of a run, with its config.toml and run.json."""
+    facts = {**facts, "versions": versions(), "git": git_revision()}
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
         temporary.mkdir(parents=True)
-        write_config(plan, temporary)
+        write_text(temporary / "config.toml", config)
         write_text(temporary / "run.json", json.dumps(facts, indent=1))
         os.replace(temporary, folder)
     except OSError as error:  # names the folder that was meant
         raise OSError(error.errno, error.strerror, str(folder)) from error
     finally:
         rmtree(temporary, ignore_errors=True)
-    return run
 
 
-def write_config(plan: Plan, folder: Path) -> None:
-    write_text(folder / "config.toml", f'description = "{plan.name}"\n' + to_toml(plan.settings))
+def config_of(plan: Plan) -> str:
+    return f'description = "{plan.name}"\n' + to_toml(plan.settings)
 
 
 def plan_of(folder: Path) -> Plan:
@@ -123,7 +128,7 @@ def resume(folder: Path, steps: int | None = None) -> "Run":
     if plan.settings.steps != begun_for:
         if plan.settings.steps <= run.steps:
             raise ValueError(f"{folder} has made {run.steps} steps already: --steps must be more, not {steps}")
-        write_config(plan, folder)
+        write_text(folder / "config.toml", config_of(plan))
     for leftover in folder.glob(".*.tmp"):  # of a process that was killed while it wrote
         leftover.unlink()
     return run
@@ -198,15 +203,6 @@ class Run:
         self.agent.logger.record("eval/mean_reward", mean)
         self.seconds["evaluation"] += time.perf_counter() - started
 
-    def write_tables(self) -> None:
-        shown = [[*row[:3], " ".join(map(repr, row[3]))] for row in self.evaluations]
-        for name, columns, rows in (
-            ("curve", CURVE, self.curve),
-            ("evaluations", EVALUATIONS, shown),
-            ("times", TIMES, self.times),
-        ):
-            write_text(self.folder / f"{name}.csv", Table(name, name, columns, rows).csv())
-
     def _logger(self) -> Logger:
         """SB3's, into the run's folder; what was logged after the checkpoint is taken back."""
         board = TensorBoardOutputFormat(str(self.folder))
@@ -215,6 +211,12 @@ class Run:
         logger = Logger(str(self.folder), [board])
         logger.record("hparams", HParam(hyperparameters(self.plan), {"eval/mean_reward": 0, "rollout/ep_rew_mean": 0}))
         return logger
+
+
+def write_tables(folder: Path, curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> None:
+    shown = [[*row[:3], " ".join(map(repr, row[3]))] for row in evaluations]
+    for name, columns, rows in (("curve", CURVE, curve), ("evaluations", EVALUATIONS, shown), ("times", TIMES, times)):
+        write_text(folder / f"{name}.csv", Table(name, name, columns, rows).csv())
 
 
 def hyperparameters(plan: Plan) -> dict[str, Any]:
@@ -249,7 +251,7 @@ class Keeper(BaseCallback):
         if final or run.agent._n_updates % CURVE_EVERY == 0:
             run.curve.append(curve_row(run.agent))
             run.times.append([run.steps, *run.seconds.values()])
-            run.write_tables()
+            write_tables(run.folder, run.curve, run.evaluations, run.times)
         stopping = self.stop()
         if final:  # before the checkpoint, which says that nothing is left to do
             write(run.folder / "final.ckpt", run.model())

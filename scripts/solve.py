@@ -41,7 +41,7 @@ def run_of(goal: Goal, seed: int, runs: Path) -> Run:
 def row(goal: Goal, run: Run) -> list[str | int | float]:
     """Environment, seed, what is wanted, when it was first reached, and the evaluation at the end."""
     reached = [steps for steps, mean, *_ in run.evaluations if mean >= goal.wanted]
-    return [goal.env_id, run.plan.seed, goal.wanted, reached[0] if reached else "not", float(run.evaluations[-1][1])]
+    return [goal.env_id, run.plan.seed, goal.wanted, reached[0] if reached else "not", round(run.evaluations[-1][1])]
 
 
 def advance(bar: "tqdm[Any]", done: int, run: Run) -> None:

@@ -206,7 +206,6 @@ def test_a_users_policy_keeps_its_own_mean() -> None:
     assert np.abs(sampler_of(agent)(seen) - torch_mean(agent, seen)).max() < 1e-6
 
 
-@pytest.mark.xfail(strict=True, reason="acting.is_simple does not look at the features extractor")
 def test_features_of_the_users_own_are_not_skipped() -> None:
     agent, seen = make(features_extractor_class=Squares, log_std_init=NO_NOISE), views()
     assert agent.networks.fixed_features
@@ -222,7 +221,6 @@ class OneTanh(ACKTRPolicy):
         self.mlp_extractor.policy_net = nn.Sequential(nn.Linear(4, 8), tanh, nn.Linear(8, 8), tanh)
 
 
-@pytest.mark.xfail(strict=True, reason="children() names a module that stands twice only once")
 def test_an_activation_that_stands_twice_is_done_twice() -> None:
     agent = make(policy=OneTanh)
     assert agent.networks.standard

@@ -66,14 +66,12 @@ def test_large_numbers_are_numbers() -> None:
         check_finite(large, large[:, 0])
 
 
-@pytest.mark.xfail(strict=True, reason="collector.step_through does not look at the observations it begins with")
 def test_a_first_observation_that_is_no_number() -> None:
     agent = agent_in(among(Broken("reset", np.nan, at=0)))
     with pytest.raises(BrokenEnvironment, match=r"^environment 2 returned an observation that is not finite$"):
         agent.learn(36)
 
 
-@pytest.mark.xfail(strict=True, reason="collector.step_through does not look at terminal observations")
 def test_a_final_observation_that_is_no_number() -> None:
     agent = agent_in(among(Broken("final observation", np.nan)))
     with pytest.raises(BrokenEnvironment, match=r"^environment 2 returned an observation that is not finite$"):

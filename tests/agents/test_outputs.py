@@ -194,7 +194,7 @@ def test_what_neither_uses_belongs_to_neither() -> None:
 
 
 class Doubled(ACKTRPolicy):
-    """A user's policy that computes something else from the same layers."""
+    """A user's policy that computes something else from the same layers, and shows other values than it predicts."""
 
     def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Any:
         return self.action_dist.proba_distribution(action_logits=2 * self.action_net(latent_pi))
@@ -205,7 +205,7 @@ class Doubled(ACKTRPolicy):
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         distribution = self.get_distribution(obs)
         actions = distribution.get_actions(deterministic)
-        return actions, self.predict_values(obs), distribution.log_prob(actions)
+        return actions, 2 * self.predict_values(obs), distribution.log_prob(actions)
 
 
 def test_a_users_policy_is_taken_at_its_word() -> None:

@@ -89,7 +89,6 @@ def test_the_space_of_frames() -> None:
     assert np.array_equal(space.low, [-1, -1, -8] * 3)
 
 
-@pytest.mark.xfail(strict=True, reason="a double-precision box of single-precision bounds, at which gymnasium warns")
 @pytest.mark.filterwarnings("error")
 def test_frames_of_single_precision_make_no_warning() -> None:
     Frames(make_vec_env("Pendulum-v1", 2))
@@ -127,7 +126,6 @@ def test_actions_are_scaled_to_the_bounds() -> None:
     assert np.array_equal(infos[0]["terminal_observation"], [1])
 
 
-@pytest.mark.xfail(strict=True, reason="ScaleActions rounds beyond the bounds at -1 and 1")
 def test_scaled_actions_stay_within_the_bounds() -> None:
     bounds = np.random.default_rng(0).uniform(-3, 3, (100, 2)).astype(np.float32)
     space = spaces.Box(bounds.min(1), bounds.max(1))

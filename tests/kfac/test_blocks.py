@@ -139,3 +139,4 @@ def test_condition_number_of_a_singular_block() -> None:
     assert block.condition((below, eye), 0.0) == math.inf
     # the mean eigenvalues are 1 and 1, so both factors get a ridge of 0.1
     assert block.condition((below, eye), 0.01) == pytest.approx(2.1 / 0.1)
+    assert block.condition((below, eye), 1e-26) == pytest.approx(2 / 1e-13), "a ridge smaller than the rounding"

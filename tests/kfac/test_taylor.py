@@ -253,15 +253,7 @@ def trained(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
     return [p.detach() for p in module.parameters()], list(module.buffers())
 
 
-@pytest.mark.parametrize(
-    "tied",
-    [
-        False,
-        pytest.param(
-            True, marks=pytest.mark.xfail(strict=True, reason="tied weights bring functional_call's tie_weights back")
-        ),
-    ],
-)
+@pytest.mark.parametrize("tied", [False, True])
 def test_a_module_under_two_names_trains_like_one_under_one(tied: bool) -> None:
     """SB3 registers a features extractor up to three times."""
     once, twice = Normed(False, tied), Normed(True, tied)

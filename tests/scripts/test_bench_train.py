@@ -22,7 +22,7 @@ from geonpg.scripts import bench, bench_envs, bench_train
 from geonpg.scripts.building import make_agent, make_env
 
 ID = "HalfCheetah-v4"
-ALGORITHMS, SB3_STEPS = bench_train.algorithms, bench_train.SB3_STEPS  # as they are outside of tests
+ALGORITHMS = bench_train.algorithms  # as it is outside of tests
 METHODS = ("ng", "mid", "geo", "geof")
 SHARES = {f"share_{name}" for name in ("rollout", "physics", "values", "policy", "critic", "other")}
 
@@ -55,8 +55,7 @@ def agent() -> Iterator[ACKTR]:
 def names(*rivals: str) -> set[str]:
     found = {f"{method}_over_{rival}" for method in METHODS for rival in ("limit", *rivals)} | {"geo_over_ng"}
     found |= {f"{name}_steps_per_second" for name in ("limit", *METHODS, *rivals)}
-    found |= {f"{name}_threads" for name in ("ours", *rivals)} | SHARES
-    return {f"train/{ID}/{name}" for name in found}
+    return {f"train/{ID}/{name}" for name in found | SHARES} | {f"train/{name}_threads" for name in rivals}
 
 
 def test_names_and_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,19 +132,19 @@ def test_segments_are_one_training(agent: ACKTR) -> None:
 
 
 def test_the_others_are_as_their_libraries_make_them() -> None:
-    """One environment with a Monitor; a segment holds at least one whole rollout, and so an update."""
+    """One environment with a Monitor, and everything but the seed by default."""
     with ExitStack() as stack:
         for make in ALGORITHMS().values():
             other = bench_train.their_agent(make, ID, stack)
-            default = inspect.signature(type(other)).parameters["n_steps"].default
+            defaults = {name: p.default for name, p in inspect.signature(type(other)).parameters.items()}
             assert isinstance(other, OnPolicyAlgorithm)
-            assert other.n_steps == default <= SB3_STEPS
+            assert (other.n_steps, other.gamma) == (defaults["n_steps"], defaults["gamma"])
             env = other.get_env()
             assert env is not None
             assert env.env_is_wrapped(Monitor) == [True]
 
 
-def test_the_faster_number_of_threads_is_taken(monkeypatch: pytest.MonkeyPatch, agent: ACKTR) -> None:
+def test_the_faster_number_of_threads_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
     def learn(_: Any, steps: int) -> int:
@@ -154,7 +153,8 @@ def test_the_faster_number_of_threads_is_taken(monkeypatch: pytest.MonkeyPatch, 
         return steps
 
     monkeypatch.setattr(bench_train, "go_on", learn)
+    make = bench_train.algorithms()["sb3_a2c"]
     with bench_train.keeping_threads():
-        assert bench_train.best_threads(agent, {1, 2}, "test") == 2
+        assert bench_train.best_threads(make, {1, 2}, "test") == 2
     assert sorted(set(seen)) == [1, 2]
-    assert bench_train.best_threads(agent, {1}, "test") == 1
+    assert bench_train.best_threads(make, {1}, "test") == 1
