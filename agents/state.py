@@ -20,14 +20,14 @@ def learners(agent: OnPolicyAlgorithm) -> dict[str, Any]:
 
 def get_state(agent: OnPolicyAlgorithm) -> dict[str, Any]:
     """Networks, optimisers, environments, random generators, counters."""
-    assert agent.env is not None
+    env: Any = agent.env
     assert agent.ep_info_buffer is not None
     return {
         **{name: learner.state_dict() for name, learner in learners(agent).items()},
         "counters": {name: getattr(agent, name) for name in COUNTERS},
         "episodes": [{"r": float(episode["r"]), "l": int(episode["l"])} for episode in agent.ep_info_buffer],
         # of the class: SB3's wrappers pass an unknown name on to what they wrap, and would lose their own state
-        "env": agent.env.get_state() if hasattr(type(agent.env), "get_state") else None,
+        "env": env.get_state() if hasattr(type(env), "get_state") else None,
         "random": get_random_state(),
     }
 

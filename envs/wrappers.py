@@ -11,12 +11,12 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 from .task import Array
 
 
-def state_of(venv: VecEnv) -> dict[str, Any] | None:
+def state_of(venv: Any) -> dict[str, Any] | None:
     """The state of environments that can tell it. SB3's wrappers would pass the question on and forget their own."""
     return venv.get_state() if hasattr(type(venv), "get_state") else None
 
 
-def restore(venv: VecEnv, state: dict[str, Any] | None) -> None:
+def restore(venv: Any, state: dict[str, Any] | None) -> None:
     """Go on from `state_of`, where there is something to go on from."""
     if state is not None and hasattr(type(venv), "set_state"):
         venv.set_state(state)
