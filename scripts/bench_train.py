@@ -29,7 +29,7 @@ ENVS, METHODS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), ("ng", "mid", "
 UPDATES = 10  # of ours per segment, as many as from one line of the log to the next
 SB3_STEPS = 1000  # per segment; PPO and TRPO make it their rollout of 2048, with all that they do on it
 THREAD_ROUNDS = 2  # to find out how many threads suit an algorithm of SB3
-BREAKDOWN_UPDATES = 50
+BREAKDOWN_UPDATES = 30
 PHASES = ("rollout", "values", "policy", "critic")
 UNIT, INSTALL = "_steps_per_second", 'pip install "sb3-contrib>=2.9,<2.10"'
 

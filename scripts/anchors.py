@@ -1,0 +1,82 @@
+"""What others have published after a million steps, and the two levels by which scores of a task are normalised.
+
+Metrics: TRN, the return of stochastic training episodes; FIN, a final evaluation; MAX, the best over time of the mean
+over seeds, which flatters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geonpg.configs import task_names
+
+Array = NDArray[np.float64]
+
+STEPS = 1_000_000
+TASKS = ("HalfCheetah", "Hopper", "Walker2d", "Reacher", "InvertedPendulum", "InvertedDoublePendulum")
+
+# The paper's figure: ACKTR's training return at a million steps. It is 1 of the normalised score.
+PAPER_LEVEL: Mapping[str, float] = dict(zip(TASKS, (2160.0, 2640.0, 1785.0, -4.8, 980.0, 8000.0), strict=True))
+# Uniformly random actions in gymnasium's v4 tasks, means of 20 (HalfCheetah) to 500 episodes. It is 0 of that score.
+RANDOM_LEVEL: Mapping[str, float] = dict(zip(TASKS, (-260.0, 19.5, 3.0, -43.0, 6.0, 58.0), strict=True))
+
+# The paper's figure on the way there: ACKTR's training return at these steps.
+PAPER_STEPS = (200_000, 400_000, 600_000, 800_000, STEPS)
+PAPER_CURVE: Mapping[str, tuple[float, ...]] = {
+    "HalfCheetah": (873, 1662, 1873, 2021, PAPER_LEVEL["HalfCheetah"]),
+    "Hopper": (1395, 1983, 2145, 2500, PAPER_LEVEL["Hopper"]),
+    "Walker2d": (558, 1081, 1404, 1743, PAPER_LEVEL["Walker2d"]),
+}
+
+
+@dataclass(frozen=True)
+class Published:
+    """One row: returns as the source writes them, in the order of TASKS."""
+
+    method: str
+    source: str
+    metric: str
+    seeds: str
+    returns: tuple[str, ...]
+
+
+PUBLISHED = (
+    Published("ACKTR", "the paper, v2", "TRN", "-", ("2160", "2640", "1785", "-4.8", "980", "8000")),
+    Published("mid-ACKTR", "the paper, v2", "TRN", "-", ("2845", "2477", "1220", "-4.5", "973", "8290")),
+    Published("geo-ACKTR", "the paper, v2", "TRN", "-", ("2895", "2520", "2190", "-4.9", "956", "8890")),
+    Published(
+        "NPG", "Tianshou, v3", "MAX", "10",
+        ("3485 ± 717", "1915 ± 551", "2503 ± 963", "-4.5 ± 0.5", "1000", "9243 ± 276"),
+    ),
+    Published(
+        "TRPO", "Tianshou, v3", "MAX", "10",
+        ("4471 ± 805", "2046 ± 1038", "3827 ± 783", "-5.1 ± 0.8", "1000", "8435 ± 1073"),
+    ),
+    Published(
+        "PPO", "Tianshou, v3", "MAX", "10",
+        ("5784 ± 1244", "2609 ± 701", "3589 ± 757", "-4.1 ± 0.3", "1000", "9231 ± 270"),
+    ),
+    Published("TRPO", "sb3-contrib, v3", "FIN", "3", ("1803 ± 46", "3372 ± 215", "4502 ± 234", "", "", "")),
+    Published("PPO", "CleanRL, v4", "TRN", "3", ("1443 ± 46", "2383 ± 272", "2288 ± 572", "", "963 ± 22", "")),
+    Published(
+        "A2C", "Tianshou, v3", "MAX", "10",
+        ("1830 ± 1068", "1253 ± 458", "1092 ± 709", "-6.7 ± 2.3", "1000", "9258 ± 277"),
+    ),
+)  # fmt: skip
+
+
+def task_of(env_id: str) -> str:
+    """Without its version."""
+    return task_names(env_id)[0]
+
+
+def is_anchored(env_id: str) -> bool:
+    return task_of(env_id) in PAPER_LEVEL
+
+
+def normalised(env_id: str, scores: Array) -> Array:
+    """0 for a random policy, 1 for the paper's ACKTR after a million steps."""
+    task = task_of(env_id)
+    return (scores - RANDOM_LEVEL[task]) / (PAPER_LEVEL[task] - RANDOM_LEVEL[task])

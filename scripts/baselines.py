@@ -1,0 +1,261 @@
+"""One run of a baseline, PPO, A2C or TRPO, in one folder: the same environments, evaluations and files as ours.
+
+`geonpg compare` starts it. It resumes after a kill bit for bit, as our own runs do (see run.py).
+"""
+
+import json
+import logging
+import sys
+import time
+import tomllib
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv
+
+from geonpg.agents.checkpoint import CheckpointError, Checkpoints
+from geonpg.agents.collector import BrokenEnvironment
+from geonpg.agents.state import get_state, set_state
+from geonpg.configs import FIELDS, Settings, shown
+from geonpg.scripts import run, zoo
+from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, prepare
+from geonpg.scripts.cli import Parser
+from geonpg.scripts.run import FINAL_EPISODES, TIMES, Stopped, create, write_tables
+from geonpg.scripts.train import listening
+
+CURVE_STEPS = 10_000  # at least, between two rows of the learning curve
+# Columns of the learning curve, by what the algorithms log; what one of them does not log is not a number.
+LOGGED = {
+    "kl": ("train/approx_kl", "train/kl_divergence_loss"),
+    "entropy": ("train/entropy_loss",),
+    "explained_variance": ("train/explained_variance",),
+    "value_loss": ("train/value_loss",),
+}
+BUDGET = ("steps", "eval_every", "eval_episodes", "torch_threads", "env_threads")
+
+
+def config_of(algorithm: str, settings: str, env_id: str, budget: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that a run's config.toml says. `budget`: those of BUDGET that are not at our own defaults."""
+    ours = Settings(**budget)
+    shared = {key: getattr(ours, key) for key in BUDGET}
+    return {"algorithm": algorithm, "settings": settings, **zoo.settings_of(algorithm, settings, env_id), **shared}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a baseline's run is, before it has done anything."""
+
+    env_id: str
+    seed: int
+    config: Mapping[str, Any]
+
+    @property
+    def settings(self) -> Settings:
+        """Those of its environments and evaluations, in our terms."""
+        config = self.config
+        shared = {key: config[key] for key in ("n_envs", "gamma", *BUDGET)}
+        return Settings(normalize_observations=config["normalize"], normalize_rewards=config["normalize"], **shared)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must agree with."""
+        return {**self.config, "env": self.env_id, "seed": self.seed}
+
+    def make_agent(self, env: VecEnv) -> OnPolicyAlgorithm:
+        config, algorithm = self.config, self.config["algorithm"]
+        policy = {key: config[key] for key in zoo.POLICY if key in config}
+        if "hidden" in policy:
+            hidden = policy.pop("hidden")
+            policy["net_arch"] = {"pi": list(hidden), "vf": list(hidden)}
+        if "activation" in policy:
+            policy["activation_fn"] = ACTIVATIONS[policy.pop("activation")]
+        other = ("algorithm", "settings", "n_envs", "normalize", *zoo.POLICY, *BUDGET)
+        keywords = {key: value for key, value in config.items() if key not in other}
+        make: Callable[..., OnPolicyAlgorithm] = zoo.class_of(algorithm)
+        return make("MlpPolicy", env, seed=self.seed, device="cpu", policy_kwargs=policy, **keywords)
+
+
+def begin(plan: Baseline, folder: Path) -> "BaselineRun":
+    if folder.exists():
+        raise ValueError(f"{folder} exists: go on with it by --resume {folder}")
+    new = BaselineRun(plan, folder)
+    config = "".join(f"{key} = {shown(value)}\n" for key, value in plan.config.items())
+    _, package = zoo.ALGORITHMS[plan.config["algorithm"]]
+    made_by = f"{package} {version(package)}"
+    create(folder, config, {"env": plan.env_id, "seed": plan.seed, "device": "cpu", "package": made_by})
+    return new
+
+
+def resume(folder: Path) -> "BaselineRun":
+    """The run in a folder, at its last good checkpoint."""
+    try:
+        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        plan = Baseline(facts["env"], facts["seed"], config)
+        resumed = BaselineRun(plan, folder)
+    except (OSError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder} is no run folder of a baseline: {error}") from None
+    found = resumed.checkpoints.latest()
+    if found is not None:
+        resumed.restore(*found)
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink()
+    return resumed
+
+
+class BaselineRun:
+    """A plan, an agent of SB3's, and what has come of them so far."""
+
+    def __init__(self, plan: Baseline, folder: Path) -> None:
+        self.plan, self.folder, self.settings = plan, folder, plan.settings
+        prepare(self.settings)
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self.env = make_env(self.settings, plan.env_id, self.settings.n_envs, plan.seed)
+        self.agent = plan.make_agent(self.env)
+        self.agent.set_logger(Logger(folder=None, output_formats=[]))
+        self.curve: list[list[float]] = []
+        self.evaluations: list[list[Any]] = []
+        self.times: list[list[float]] = []
+        self.seconds = dict.fromkeys(TIMES[1:], 0.0) | dict.fromkeys(("values", "critic"), float("nan"))
+
+    @property
+    def steps(self) -> int:
+        return int(self.agent.num_timesteps)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.steps >= self.settings.steps  # the last checkpoint is the last thing that is written
+
+    def restore(self, path: Path, state: dict[str, Any]) -> None:
+        if state.get("identity") != self.plan.identity:
+            raise CheckpointError(f"{path} belongs to another run, or {self.folder / 'config.toml'} was changed")
+        if not set_state(self.agent, state["agent"]):
+            logging.warning("these environments cannot be restored: they begin new episodes")
+        self.curve, self.evaluations, self.times = state["curve"], state["evaluations"], state["times"]
+        self.seconds = state["seconds"]
+
+    def save(self) -> None:
+        history = {"curve": self.curve, "evaluations": self.evaluations, "times": self.times, "seconds": self.seconds}
+        state = {"agent": get_state(self.agent), "identity": self.plan.identity, **history}
+        self.checkpoints.save(self.steps, state)
+
+    def train(self, stop: Callable[[], bool]) -> None:
+        """To the end, or until `stop()`."""
+        keeper = Keeper(self, stop)
+        self.agent.learn(self.settings.steps - self.steps, callback=keeper, reset_num_timesteps=self.steps == 0)
+        keeper.after_update(final=True)
+        self.env.close()
+
+    def evaluate(self, episodes: int) -> None:
+        like = normalization_of(self.env)
+        returns = evaluate(self.agent, self.settings, self.plan.env_id, episodes, like, self.plan.seed)
+        self.evaluations.append([self.steps, float(returns.mean()), float(returns.std()), returns.tolist()])
+
+    def curve_row(self) -> list[float]:
+        episodes, values = self.agent.ep_info_buffer or (), self.agent.logger.name_to_value
+        means = [float(np.mean([e[key] for e in episodes])) if episodes else float("nan") for key in ("r", "l")]
+        logged = {
+            column: next((float(values[key]) for key in keys if key in values), float("nan"))
+            for column, keys in LOGGED.items()
+        }
+        logged["entropy"] *= -1  # the loss is its negative
+        return [self.steps, *means, *logged.values(), float("nan")]
+
+
+class Keeper(BaseCallback):
+    """Looks after a run between updates: curve, evaluations, times, checkpoints, stopping."""
+
+    def __init__(self, kept: BaselineRun, stop: Callable[[], bool]) -> None:
+        super().__init__()
+        self.run, self.stop = kept, stop
+        self.clock = self.saved = time.perf_counter()
+        self.fresh = True  # no update has been made since the run was begun or restored
+
+    def spend(self, phase: str) -> None:
+        """The time since the last call went into this."""
+        now = time.perf_counter()
+        self.run.seconds[phase] += now - self.clock
+        self.run.seconds["seconds"] += now - self.clock
+        self.clock = now
+
+    def _on_rollout_start(self) -> None:
+        if not self.fresh:
+            self.after_update()
+        self.fresh = False
+        self.clock = time.perf_counter()
+
+    def _on_rollout_end(self) -> None:
+        self.spend("rollout")
+
+    def after_update(self, final: bool = False) -> None:
+        kept, settings = self.run, self.run.settings
+        self.spend("policy")  # and the critic, which is trained together with it
+        due = kept.evaluations[-1][0] + settings.eval_every if kept.evaluations else settings.eval_every
+        if final or kept.steps >= due:
+            kept.evaluate(FINAL_EPISODES if final else settings.eval_episodes)
+            self.spend("evaluation")
+        if final or kept.steps >= (kept.curve[-1][0] if kept.curve else 0) + CURVE_STEPS:
+            kept.curve.append(kept.curve_row())
+            kept.times.append([kept.steps, *kept.seconds.values()])
+            write_tables(kept.folder, kept.curve, kept.evaluations, kept.times)
+        stopping = self.stop()
+        if final or stopping or time.perf_counter() - self.saved > run.CHECKPOINT_SECONDS:
+            kept.save()
+            self.saved = time.perf_counter()
+        if stopping and not final:
+            raise Stopped
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def parse(argv: Sequence[str] | None) -> Namespace:
+    parser = Parser("geonpg.scripts.baselines", description=__doc__)
+    parser.add_argument("--algorithm", help=", ".join(zoo.ALGORITHMS))
+    parser.add_argument("--settings", default="default", help=" or ".join(zoo.SETTINGS))
+    parser.add_argument("--env", metavar="ID")
+    parser.add_argument("--seed", type=int, default=0)
+    for key in BUDGET:
+        parser.add_argument(f"--{key.replace('_', '-')}", type=int, default=FIELDS[key].default)
+    parser.add_argument("--folder", type=Path, help="of a new run")
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, bit for bit")
+    arguments = parser.parse_args(argv)
+    new = [arguments.algorithm, arguments.env, arguments.folder]
+    if arguments.resume is None and None in new:
+        parser.error("name --algorithm, --env and --folder, or a run to go on with by --resume")
+    return arguments
+
+
+def prepared(arguments: Namespace) -> BaselineRun:
+    if arguments.resume:
+        return resume(arguments.resume)
+    budget = {key: getattr(arguments, key) for key in BUDGET}
+    config = config_of(arguments.algorithm, arguments.settings, arguments.env, budget)
+    return begin(Baseline(arguments.env, arguments.seed, config), arguments.folder)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parse(argv)
+    try:
+        with listening() as signals:
+            current = prepared(arguments)
+            if not current.is_complete:
+                current.train(stop=signals)
+            return 0
+    except Stopped:
+        return 128 + signals.received
+    except (ValueError, OSError, BrokenEnvironment) as error:
+        print(f"geonpg.scripts.baselines: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""What a job of `geonpg compare` is: one run, ours or a baseline's, apart from who runs it, where and when.
+
+A job's name is its folder: <environment>/<preset, label or algorithm>/<method or settings>/<seed>.
+"""
+
+import csv
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from geonpg.configs import FIELDS, load, to_toml
+from geonpg.scripts import baselines
+from geonpg.scripts.artifacts import write_text
+
+DONE = "done.json"
+COMPACT = ("config.toml", "run.json", "curve.csv", "evaluations.csv", "times.csv", DONE)  # what stays of a run
+NO_MATTER = ("description", "env_threads")  # in a config.toml: they change no result
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run. `config` is what its config.toml says; `program` with `arguments` begins it, given a folder."""
+
+    env_id: str
+    family: str  # preset, label or algorithm
+    variant: str  # method, or settings of the algorithm
+    seed: int
+    config: Mapping[str, Any]
+    program: str
+    arguments: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.env_id.replace('/', '-')}/{self.family}/{self.variant}/{self.seed}"
+
+    @property
+    def steps(self) -> int:
+        return int(self.config["steps"])
+
+    def order(self, folder: Path) -> list[str]:
+        """The script and its arguments that begin the run in this folder, or go on with it there."""
+        where = ["--resume", str(folder)] if folder.exists() else [*self.arguments, "--folder", str(folder)]
+        return [self.program, *where]
+
+
+def our_job(env_id: str, preset: str, label: str | None, seed: int, overrides: Mapping[str, Any]) -> Job:
+    """A run of ours. `overrides`: method, steps and whatever else is not the preset's."""
+    settings = load(preset, env_id, overrides)
+    chosen = (f"--set={key}={spelled(value)}" for key, value in overrides.items())
+    arguments = ("--env", env_id, "--seed", str(seed), "--preset", preset, *chosen)
+    family = label or Path(preset).stem
+    return Job(env_id, family, settings.method, seed, tomllib.loads(to_toml(settings)), "train", arguments)
+
+
+def baseline_job(env_id: str, algorithm: str, settings: str, seed: int, budget: Mapping[str, int]) -> Job:
+    config = baselines.config_of(algorithm, settings, env_id, budget)
+    chosen = (f"--{key.replace('_', '-')}={value}" for key, value in budget.items())
+    arguments = ("--env", env_id, "--seed", str(seed), "--algorithm", algorithm, "--settings", settings, *chosen)
+    return Job(env_id, algorithm, settings, seed, config, "baselines", arguments)
+
+
+def spelled(value: Any) -> str:
+    """A setting as `--set` takes it."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def unique(jobs: Iterable[Job]) -> list[Job]:
+    """In order, each once; two that differ under one name die."""
+    found: dict[str, Job] = {}
+    for job in jobs:
+        same = found.setdefault(job.name, job)
+        difference = first_difference(same.config, job.config)
+        if difference:
+            raise ValueError(f"two groups make {job.name}, and differ in {difference}: give one of them a label")
+    return list(found.values())
+
+
+def first_difference(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The first setting that differs; a key that one of them does not know yet has the schema's default there."""
+    for key in (key for key in {**config, **other} if key not in NO_MATTER):
+        default = FIELDS[key].default if key in FIELDS else None
+        one, two = config.get(key, default), other.get(key, default)
+        if one != two:
+            return f"{key} ({one!r} and {two!r})"
+    return ""
+
+
+def check_recorded(job: Job, folder: Path) -> None:
+    """A folder that holds another run than the job's dies: it must be neither reported nor gone on with as the job."""
+    if not folder.exists():
+        return
+    try:
+        recorded = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{folder} is no run folder: {error}") from None
+    difference = first_difference(recorded, job.config)
+    if difference:
+        advice = "move it away, give the group a label, or choose other --results"
+        raise ValueError(f"{folder} was made with other settings, {difference}: {advice}")
+
+
+def is_done(folder: Path) -> bool:
+    return (folder / DONE).exists()
+
+
+def finish(folder: Path) -> None:
+    """Say that the run in a folder is complete; what interrupted ones have left beside it goes."""
+    last = last_row(folder / "evaluations.csv")
+    write_text(folder / DONE, json.dumps({"steps": int(last["steps"]), "mean": float(last["mean"])}) + "\n")
+    for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
+        rmtree(leftover, ignore_errors=True)
+
+
+def compact(folder: Path) -> None:
+    """Of a run that is done, keep what a report needs."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            rmtree(entry)
+        elif entry.name not in COMPACT:
+            entry.unlink()
+
+
+def last_row(path: Path) -> dict[str, str]:
+    """The last row of a table, by column; nothing while there is none."""
+    try:
+        columns, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+    except (OSError, ValueError):
+        return {}
+    return dict(zip(columns, rows[-1], strict=True)) if rows else {}

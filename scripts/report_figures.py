@@ -1,0 +1,233 @@
+"""The figures of `geonpg report`: curves with bands over seeds, one panel per task, and intervals."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from math import ceil
+from typing import Literal, TypeVar
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from geonpg.scripts.anchors import PAPER_CURVE, PAPER_LEVEL, PAPER_STEPS, is_anchored, task_of
+from geonpg.scripts.comparisons import MAIN_PRESET, Comparison, iqm, scored
+from geonpg.scripts.intervals import COUNT, Estimate, bootstrap, mean
+from geonpg.scripts.invariance_figures import METHOD_STYLE, plain
+from geonpg.scripts.report_tables import span
+from geonpg.scripts.study import Curve, Group, Kind, Run, Study
+
+Array = NDArray[np.float64]
+LineStyle = Literal["-", "--", ":", "-."]
+T = TypeVar("T")
+
+POINTS = 50  # along a curve
+RESAMPLES = 2_000  # of each of them
+OTHER_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#999999")  # what Okabe and Ito leave beside the methods
+GREY = "#888888"
+LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
+PANEL = (4.4, 3.3)  # inches
+
+
+@dataclass(frozen=True)
+class Style:
+    color: str
+    line: LineStyle
+
+
+@dataclass(frozen=True)
+class Line:
+    kind: Kind
+    x: Array
+    estimate: Estimate  # along x
+
+
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    xlabel: str
+    ylabel: str
+    lines: Sequence[Line]
+    level: float | None = None  # the paper's
+    paper: Sequence[float] = ()  # the paper's curve at PAPER_STEPS, in millions of steps
+
+
+def styles(study: Study) -> dict[Kind, Style]:
+    """Ours: colour by method, line by preset. Others: colour by algorithm, line by settings."""
+    presets = sorted(study.our_presets, key=lambda preset: preset != MAIN_PRESET)
+    found: dict[Kind, Style] = {}
+    for kind in study.kinds:
+        if kind.preset in presets:
+            colour = METHOD_STYLE.get(kind.method, {"color": GREY})["color"]
+            found[kind] = Style(str(colour), pick(LINES, presets.index(kind.preset)))
+    others = study.other_kinds
+    algorithms = list(dict.fromkeys(kind.preset for kind in others))
+    for kind in others:
+        settings = [other for other in others if other.preset == kind.preset]
+        colour = pick(OTHER_COLOURS, algorithms.index(kind.preset))
+        found[kind] = Style(colour, pick(LINES, settings.index(kind)))
+    return found
+
+
+def pick(choices: Sequence[T], i: int) -> T:
+    return choices[i % len(choices)]
+
+
+def sets(study: Study) -> dict[str, list[Kind]]:
+    """Which kinds share a figure: the main preset and other algorithms; our other presets."""
+    main = [kind for kind in study.kinds if kind.preset == MAIN_PRESET]
+    rest = [kind for kind in study.kinds if kind.preset in study.our_presets and kind.preset != MAIN_PRESET]
+    found = {"main": main + study.other_kinds, "presets": rest}
+    return {name: kinds for name, kinds in found.items() if kinds}
+
+
+def sampled(curves: Sequence[Curve], end: float) -> tuple[Array, Array]:
+    """A grid up to `end` and all curves on it, [n] and [curves, n]."""
+    grid = np.linspace(end / POINTS, end, POINTS)
+    return grid, np.stack([curve.at(grid) for curve in curves])
+
+
+def band(curves: Sequence[Curve], end: float) -> tuple[Array, Estimate]:
+    """The mean over seeds, from where every seed has one."""
+    grid, values = sampled(curves, end)
+    known = np.isfinite(values).all(axis=0)
+    return grid[known], bootstrap(mean, [values[:, known]], RESAMPLES)
+
+
+def over_steps(study: Study, kinds: Sequence[Kind], curve: Callable[[Run], Curve], with_level: bool) -> list[Panel]:
+    """All tasks together, then one panel per task."""
+    panels = [together(study, kinds, curve)] if len(study.env_ids) > 1 else []
+    for env_id in study.env_ids:
+        lines, task = [], task_of(env_id)
+        for group in groups_of(study, kinds, env_id):
+            x, estimate = band([curve(run) for run in group.runs], group.budget)
+            lines.append(Line(group.name.kind, x / 1e6, estimate))
+        level, paper = (PAPER_LEVEL.get(task), PAPER_CURVE.get(task, ())) if with_level else (None, ())
+        panels.append(Panel(env_id, "million steps", "return", lines, level, paper))
+    return [panel for panel in panels if panel.lines]
+
+
+def together(study: Study, kinds: Sequence[Kind], curve: Callable[[Run], Curve]) -> Panel:
+    """Interquartile mean of normalised returns."""
+    lines = []
+    for kind in kinds:
+        if groups := scored(study, kind):
+            on_grid = [sampled([curve(run) for run in group.runs], group.budget) for group in groups]
+            grid, values = on_grid[0][0], [scores for _, scores in on_grid]
+            known = np.isfinite(np.concatenate(values)).all(axis=0)
+            estimate = iqm(groups, [scores[:, known] for scores in values], RESAMPLES)
+            lines.append(Line(kind, grid[known] / 1e6, estimate))
+    return Panel("All tasks (IQM)", "million steps", "normalised return", lines, level=1.0)
+
+
+def over_time(study: Study, kinds: Sequence[Kind]) -> list[Panel]:
+    """Training return over minutes of wall-clock, up to where the first seed had ended."""
+    panels = []
+    for env_id in study.env_ids:
+        lines = []
+        for group in groups_of(study, kinds, env_id):
+            x, estimate = band([run.clock for run in group.runs], min(run.clock.x[-1] for run in group.runs))
+            lines.append(Line(group.name.kind, x / 60, estimate))
+        level = PAPER_LEVEL[task_of(env_id)] if is_anchored(env_id) else None
+        panels.append(Panel(env_id, "minutes", "return", lines, level))
+    return [panel for panel in panels if panel.lines]
+
+
+def groups_of(study: Study, kinds: Sequence[Kind], env_id: str) -> list[Group]:
+    found = [study.of_kind(kind).get(env_id) for kind in kinds]
+    return [group for group in found if group]
+
+
+def legend_labels(study: Study, kinds: Sequence[Kind]) -> dict[Kind, str]:
+    return {kind: f"{kind} ({span(g.seeds for g in study.of_kind(kind).values())} seeds)" for kind in kinds}
+
+
+def draw(ax: Axes, panel: Panel, style: Mapping[Kind, Style]) -> None:
+    if panel.level is not None:
+        ax.axhline(panel.level, color=GREY, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+    if panel.paper:
+        ax.plot(np.array(PAPER_STEPS) / 1e6, panel.paper, "x", color=GREY, markersize=5, zorder=1)
+    for line in panel.lines:
+        look = style[line.kind]
+        ax.fill_between(line.x, line.estimate.low, line.estimate.high, color=look.color, alpha=0.15, linewidth=0)
+        ax.plot(line.x, line.estimate.value, color=look.color, linestyle=look.line, linewidth=1.5)
+    ax.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
+    ax.set_xlim(left=0)
+    finish(ax)
+
+
+def finish(ax: Axes) -> None:
+    """No background: the page has its own."""
+    ax.set_facecolor("none")
+    plain(ax)
+
+
+def single(panel: Panel, style: Mapping[Kind, Style]) -> Figure:
+    """For the page, which has one legend for all."""
+    figure = Figure(figsize=PANEL, layout="constrained")
+    draw(figure.subplots(), panel, style)
+    return figure
+
+
+def combined(panels: Sequence[Panel], style: Mapping[Kind, Style], labels: Mapping[Kind, str]) -> Figure:
+    """For a file: all panels under one legend."""
+    across = min(4 if len(panels) > 6 else 3, len(panels))
+    down = ceil(len(panels) / across)
+    figure = Figure(figsize=(PANEL[0] * across, PANEL[1] * down + 0.6), layout="constrained")
+    axes = list(figure.subplots(down, across, squeeze=False).flat)
+    for ax, panel in zip(axes, panels, strict=False):
+        draw(ax, panel, style)
+    for ax in axes[len(panels) :]:
+        ax.set_axis_off()
+    looks = [(style[kind], label) for kind, label in labels.items()]
+    handles = [Line2D([], [], color=look.color, linestyle=look.line) for look, _ in looks]
+    names = [label for _, label in looks]
+    figure.legend(handles, names, loc="outside lower center", ncols=min(4, len(names)), frameon=False)
+    return figure
+
+
+def intervals(rows: Mapping[str, tuple[Estimate, str]], neutral: float, xlabel: str) -> Figure:
+    """Points with their intervals, in their colours under their names, the first on top."""
+    figure = Figure(figsize=(PANEL[0], 0.7 + 0.45 * len(rows)), layout="constrained")
+    ax = figure.subplots()
+    ax.axvline(neutral, color=GREY, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
+    for height, (name, (estimate, color)) in enumerate(reversed(list(rows.items()))):
+        ax.plot(
+            [estimate.low, estimate.high], [height, height], color=color, linewidth=6, alpha=0.35, solid_capstyle="butt"
+        )
+        ax.plot(estimate.value, height, "|", color=color, markersize=10, markeredgewidth=2.5)
+        ax.text(0.01, height + 0.25, name, transform=ax.get_yaxis_transform(), va="bottom")
+    ax.set(xlabel=xlabel, yticks=[], ylim=(-0.4, len(rows) - 0.1))
+    finish(ax)
+    return figure
+
+
+def iqm_figure(study: Study) -> Figure | None:
+    found = {kind: groups for kind in study.kinds if (groups := scored(study, kind))}
+    style = styles(study)
+    rows = {
+        f"{kind} ({len(groups)} tasks, {span(g.seeds for g in groups)} seeds)": (
+            iqm(groups, [group.finals for group in groups], COUNT),
+            style[kind].color,
+        )
+        for kind, groups in found.items()
+    }
+    return intervals(rows, 1.0, "normalised score (IQM)") if rows else None
+
+
+def improvement_figure(study: Study, comparisons: Sequence[Comparison]) -> Figure | None:
+    style = styles(study)
+    rows = {f"{each} ({each.seeds} seeds)": (each.improvement(), style[each.kind].color) for each in comparisons}
+    return intervals(rows, 0.5, "probability of improvement") if rows else None
+
+
+def encoded(figure: Figure, kind: str, facecolor: str = "white") -> bytes:
+    """As svg or png: text stays text, and without dates and versions the same data give the same bytes."""
+    metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) if kind == "svg" else {"Software": None}
+    file = BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "geonpg", "svg.fonttype": "none"}):
+        figure.savefig(file, format=kind, dpi=120, facecolor=facecolor, metadata=metadata)
+    return file.getvalue()

@@ -1,0 +1,183 @@
+"""The tables of `geonpg report`."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, STEPS, TASKS, is_anchored, task_of
+from geonpg.scripts.artifacts import Table
+from geonpg.scripts.comparisons import Comparison, Pair, iqm, over_baseline, over_others, scored
+from geonpg.scripts.intervals import COUNT, Estimate, bootstrap, mean, verdict
+from geonpg.scripts.study import Group, Kind, Study
+
+Array = NDArray[np.float64]
+
+INTERVAL = "95 % interval"
+
+
+def tables(study: Study) -> list[Table]:
+    """Those that have rows, in the order of the page."""
+    against_ng, against_others = over_baseline(study), over_others(study)
+    found = [
+        verdict_table("verdicts", "Does geometry help?", against_ng),
+        verdict_table("others", "Against other algorithms", against_others),
+        difference_table(against_ng),
+        iqm_table(study),
+        task_table(study),
+        level_table(study),
+        published_table(study),
+        ablation_table(study),
+    ]
+    return [table for table in found if table.rows]
+
+
+def number(value: float | Array) -> str:
+    """About four digits."""
+    size = abs(float(value))
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def steps_text(steps: float) -> str:
+    if np.isinf(steps):
+        return "never"
+    return f"{steps / 1e6:.2f} M" if steps >= 1e5 else f"{steps / 1e3:.0f} k"
+
+
+def interval(estimate: Estimate) -> str:
+    return f"{number(estimate.low)} to {number(estimate.high)}"
+
+
+def span(values: Iterable[float]) -> str:
+    """'5', or '3 to 5'."""
+    ends = sorted(set(values))
+    return " to ".join(f"{end:g}" for end in dict.fromkeys([*ends[:1], *ends[-1:]]))
+
+
+def verdict_table(name: str, title: str, comparisons: Sequence[Comparison]) -> Table:
+    rows = []
+    for each in comparisons:
+        found = each.improvement()
+        word, seeds = verdict(found, 0.5, each.seeds), span(pair.seeds for pair in each.pairs.values())
+        rows.append([str(each), word, number(found.value), interval(found), str(len(each.pairs)), seeds])
+    note = (
+        "Probability that a run ends above a run of the other on the same task (last evaluation), mean over tasks; "
+        "0.5 is no difference."
+    )
+    return Table(name, title, ("comparison", "verdict", "probability", INTERVAL, "tasks", "seeds"), rows, note)
+
+
+def difference_table(comparisons: Sequence[Comparison]) -> Table:
+    rows = []
+    for each in comparisons:
+        for env_id, pair in each.pairs.items():
+            found = pair.difference()
+            word = verdict(found, 0.0, pair.seeds)
+            rows.append([env_id, str(each), word, number(found.value), interval(found), str(pair.seeds)])
+    columns = ("task", "comparison", "verdict", "difference", INTERVAL, "seeds")
+    note = "Difference of the means over seeds of the last evaluation."
+    return Table("differences", "Task by task", columns, sorted(rows), note)
+
+
+def iqm_table(study: Study) -> Table:
+    rows = []
+    for kind in study.kinds:
+        if groups := scored(study, kind):
+            final = iqm(groups, [group.finals for group in groups], COUNT)
+            training = iqm(groups, [group.training_finals for group in groups], COUNT)
+            row = [str(kind), number(final.value), interval(final), number(training.value), interval(training)]
+            seeds = span(group.seeds for group in groups)
+            rows.append([*row, str(len(groups)), seeds, steps_text(groups[0].budget)])
+    columns = ("method", "evaluation", INTERVAL, "training", INTERVAL, "tasks", "seeds", "steps")
+    note = (
+        "Interquartile mean over tasks and seeds of normalised scores: 0 is a random policy, 1 the paper's ACKTR at "
+        "1 M steps (a training return). Rows over different tasks do not compare."
+    )
+    return Table("iqm", "All tasks together", columns, rows, note)
+
+
+def task_table(study: Study) -> Table:
+    rows = []
+    for (env_id, kind), group in study.main.items():
+        final, area = bootstrap(mean, [group.finals]), bootstrap(mean, [group.areas])
+        row = [env_id, str(kind), number(final.value), interval(final), number(group.training_finals.mean())]
+        row += [number(area.value), interval(area), f"{np.median(group.minutes):.1f}"]
+        rows.append([*row, steps_text(group.budget), str(group.seeds)])
+    columns = ("task", "method", "evaluation", INTERVAL, "training", "area", INTERVAL, "minutes", "steps", "seeds")
+    note = (
+        f"Means over seeds. Evaluation: the last one, {span(group.episodes for group in study.main.values())} "
+        "deterministic episodes. Training: return of training episodes at the end. Area: under the training curve, "
+        "divided by the steps. Minutes: median of a run's wall-clock, evaluations included."
+    )
+    return Table("tasks", "Every task", columns, rows, note)
+
+
+def level_table(study: Study) -> Table:
+    rows = []
+    for (env_id, kind), group in study.main.items():
+        if is_anchored(env_id):
+            level = PAPER_LEVEL[task_of(env_id)]
+            steps = group.steps_to(level)
+            there, each = f"{np.isfinite(steps).sum()} of {group.seeds}", ", ".join(map(steps_text, steps))
+            rows.append([env_id, str(kind), number(level), steps_text(float(np.median(steps))), there, each])
+    columns = ("task", "method", "level", "median", "seeds there", "each seed")
+    note = (
+        "Steps until the training return first is at the paper's level, which is ACKTR's training return at 1 M steps."
+    )
+    return Table("levels", "Steps to the paper's level", columns, rows, note)
+
+
+def published_table(study: Study) -> Table:
+    """Ours in both metrics, then the literature."""
+    versions = sorted({env_id.rpartition("-")[2] for env_id in study.env_ids if is_anchored(env_id)})
+    rows = [row for kind in study.kinds for version in versions for row in our_rows(study, kind, version)]
+    rows += [[p.method, p.source, p.metric, p.seeds, steps_text(STEPS), *p.returns] for p in PUBLISHED]
+    columns = ("method", "source", "metric", "seeds", "steps", *TASKS)
+    note = (
+        "TRN: return of stochastic training episodes. FIN: final evaluation. MAX: best over time of the mean over "
+        "seeds, which flatters. ± is the standard deviation over seeds."
+    )
+    return Table("published", "Beside what is published", columns, rows, note)
+
+
+def our_rows(study: Study, kind: Kind, version: str) -> list[list[str]]:
+    """One row per metric, if there is anything to show."""
+    named = [study.of_kind(kind).get(f"{task}-{version}") for task in TASKS]
+    groups = [group for group in named if group]
+    if not groups:
+        return []
+    seeds, steps = span(g.seeds for g in groups), " to ".join(map(steps_text, sorted({g.budget for g in groups})))
+    head, tail = [str(kind), f"here, {version}"], [seeds, steps]
+    return [
+        [*head, "FIN", *tail, *(spread(group.finals) if group else "" for group in named)],
+        [*head, "TRN", *tail, *(spread(group.training_finals) if group else "" for group in named)],
+    ]
+
+
+def spread(scores: Array) -> str:
+    return f"{number(scores.mean())} ± {number(scores.std())}"
+
+
+def ablation_table(study: Study) -> Table:
+    rows = []
+    for (env_id, kind), group in study.groups.items():
+        if group.ablation_of is not None:
+            row = [env_id, str(kind), *against_whole(study, group), number(group.finals.mean())]
+            rows.append([*row, str(group.ablation_of), steps_text(group.budget), str(group.seeds)])
+    columns = ("task", "ablation", "verdict", "difference", INTERVAL, "whole", "evaluation", "of", "steps", "seeds")
+    note = (
+        "Difference: of the ablation's mean evaluation from that of the whole method after as many steps. "
+        "Worse: what was taken away had helped."
+    )
+    return Table("ablations", "What each ingredient brings", columns, rows, note)
+
+
+def against_whole(study: Study, group: Group) -> list[str]:
+    """Verdict, difference, interval and the mean of the untouched method."""
+    assert group.ablation_of is not None
+    whole = study.of_kind(group.ablation_of).get(group.name.env_id)
+    if whole is None:
+        return ["nothing to compare with", "", "", ""]
+    pair = Pair(group, whole)
+    found, mean_of_whole = pair.difference(), pair.finals[1].mean()
+    return [verdict(found, 0.0, pair.seeds), number(found.value), interval(found), number(mean_of_whole)]

@@ -1,0 +1,160 @@
+"""Baselines: SB3's own algorithms, unchanged by what we put around them, in run folders like ours."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from stable_baselines3 import A2C, PPO
+from torch import nn
+
+from geonpg.envs import make_vec
+from geonpg.scripts import baselines, zoo
+from geonpg.scripts.baselines import Baseline, begin, config_of, resume
+from geonpg.scripts.building import normalization_of
+from geonpg.scripts.run import CURVE, EVALUATIONS, FINAL_EPISODES, TIMES, Stopped
+
+pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # larger than short rollouts
+PENDULUM, BUDGET = "InvertedPendulum-v4", {"steps": 256, "eval_every": 128, "eval_episodes": 2, "env_threads": 1}
+
+
+def plan(algorithm: str, settings: str = "default", **other: Any) -> Baseline:
+    """A short run with rollouts of 64 steps."""
+    return Baseline(PENDULUM, 3, {**config_of(algorithm, settings, PENDULUM, BUDGET), "n_steps": 64, **other})
+
+
+def stopping_after(updates: int) -> Callable[[], bool]:
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) >= updates
+
+    return stop
+
+
+def never() -> bool:
+    return False
+
+
+def table(path: Path) -> list[list[str]]:
+    return [line.split(",") for line in path.read_text().splitlines()]
+
+
+def parameters(run: baselines.BaselineRun) -> dict[str, bytes]:
+    return {name: value.numpy().tobytes() for name, value in run.agent.policy.state_dict().items()}
+
+
+@pytest.mark.parametrize("algorithm", zoo.ALGORITHMS)
+@pytest.mark.parametrize("settings", zoo.SETTINGS)
+def test_a_stopped_run_goes_on_bit_for_bit(algorithm: str, settings: str, tmp_path: Path) -> None:
+    whole = begin(plan(algorithm, settings), tmp_path / "whole")
+    whole.train(never)
+    part = begin(plan(algorithm, settings), tmp_path / "part")
+    with pytest.raises(Stopped):
+        part.train(stopping_after(1))
+    torch.manual_seed(1)  # whatever happens in between
+    again = resume(tmp_path / "part")
+    assert 0 < again.steps < whole.steps
+    again.train(never)
+    assert parameters(again) == parameters(whole)
+    for name in ("curve.csv", "evaluations.csv"):
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_run_leaves_what_ours_leave(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    arguments = [f"--{key.replace('_', '-')}={value}" for key, value in BUDGET.items()]
+    started = ["--algorithm", "a2c", "--env", PENDULUM, "--seed", "3", *arguments]
+    assert baselines.main([*started, "--folder", str(folder)]) == 0
+    columns = {"curve.csv": CURVE, "evaluations.csv": EVALUATIONS, "times.csv": TIMES}
+    for name, expected in columns.items():
+        assert table(folder / name)[0] == list(expected)
+    evaluations = table(folder / "evaluations.csv")[1:]
+    assert [int(row[0]) for row in evaluations] == [130, 260]  # updates are made every 5 steps
+    assert [len(row[3].split()) for row in evaluations] == [2, FINAL_EPISODES]
+    assert json.loads((folder / "run.json").read_text())["env"] == PENDULUM
+    finished = resume(folder)
+    assert finished.is_complete
+    finished.evaluate(FINAL_EPISODES)  # always the same for the same policy
+    assert finished.evaluations[-1] == finished.evaluations[-2]
+    before = (folder / "curve.csv").stat().st_mtime_ns
+    assert baselines.main(["--resume", str(folder)]) == 0
+    assert (folder / "curve.csv").stat().st_mtime_ns == before
+
+
+def test_it_learns_what_the_algorithm_learns_on_its_own(tmp_path: Path) -> None:
+    """Evaluations and checkpoints change nothing: SB3's class, called plainly, ends with the same numbers."""
+    ours = begin(plan("ppo"), tmp_path / "run")
+    ours.train(never)
+    plain = PPO("MlpPolicy", make_vec(PENDULUM, 1, seed=3), n_steps=64, seed=3, device="cpu").learn(256)
+    assert parameters(ours) == {name: v.numpy().tobytes() for name, v in plain.policy.state_dict().items()}
+
+
+def test_defaults_are_those_of_the_constructor(tmp_path: Path) -> None:
+    config = config_of("a2c", "default", PENDULUM, {})
+    plain, made = A2C("MlpPolicy", make_vec(PENDULUM)), begin(Baseline(PENDULUM, 0, config), tmp_path / "run")
+    for key in ("n_steps", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "normalize_advantage"):
+        assert config[key] == getattr(plain, key) == getattr(made.agent, key)
+    assert made.env.num_envs == 1
+    assert normalization_of(made.env) is None
+    assert "method" not in config  # which says that a run is one of ours
+
+
+def test_tuned_settings_reach_the_agent(tmp_path: Path) -> None:
+    made = begin(Baseline("Hopper-v4", 0, config_of("ppo", "zoo", "Hopper-v4", {})), tmp_path / "run")
+    agent: Any = made.agent
+    assert (agent.n_steps, agent.batch_size, agent.n_epochs, agent.gamma) == (512, 32, 5, 0.999)
+    layers = [module for module in agent.policy.mlp_extractor.policy_net if isinstance(module, nn.Linear)]
+    assert [layer.out_features for layer in layers] == [256, 256]
+    assert isinstance(agent.policy.mlp_extractor.value_net[1], nn.ReLU)
+    assert agent.policy.log_std[0] == -2
+    normalization = normalization_of(made.env)
+    assert normalization is not None
+    assert normalization.gamma == 0.999
+
+
+@pytest.mark.parametrize("algorithm", zoo.ALGORITHMS)
+@pytest.mark.parametrize("task", zoo.TASKS)
+def test_every_task_has_tuned_settings(algorithm: str, task: str) -> None:
+    """And they are settings: the constructor knows them."""
+    config = zoo.settings_of(algorithm, "zoo", f"{task}-v4")
+    assert config["normalize"]
+    own = {*zoo.defaults_of(algorithm), *zoo.POLICY}
+    assert set(config) <= own
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            "--env Hopper-v4 --algorithm reinforce --folder x",
+            "unknown algorithm 'reinforce': choose one of ppo, a2c, trpo",
+        ),
+        ("--env Hopper-v4 --algorithm ppo --settings best --folder x", "unknown settings 'best': choose one of "),
+        ("--env Ant-v4 --algorithm ppo --settings zoo --folder x", "unknown task of rl-zoo3's ppo 'Ant': choose one "),
+        ("--env Hoper-v4 --algorithm ppo --folder x", "unknown environment 'Hoper-v4': choose one of "),
+        ("--env Hopper-v4 --algorithm ppo --steps 0 --folder x", "steps must be an integer of at least 1, not 0"),
+        ("--env Hopper-v4 --algorithm ppo", "name --algorithm, --env and --folder, or a run to go on with by --resume"),
+        ("--resume missing", "missing is no run folder of a baseline: "),
+    ],
+)
+def test_wrong_arguments(
+    arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = baselines.main(arguments.split())
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    assert code == 2
+    assert capsys.readouterr().err.startswith(f"geonpg.scripts.baselines: {sentence}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_sb3_contrib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "sb3_contrib", None)
+    with pytest.raises(ValueError, match=r"trpo needs sb3-contrib: .* \(pip install sb3-contrib\)"):
+        zoo.class_of("trpo")
