@@ -8,6 +8,7 @@ from typing import NoReturn
 
 COMMANDS = {
     "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
+    "deepnets": "the paper's deep autoencoders and classifier, by natural gradients, Adam and K-FAC",
     "bench": "cost and accuracy of an update",
 }
 

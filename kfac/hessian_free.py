@@ -1,0 +1,281 @@
+"""Hessian-free natural gradient (Martens, 2010; paper, experiments) with any update rule.
+
+Gradient, line search and back-tracking see all training cases; the metric sees one chunk of them per update, in
+turn. Linear systems are solved by truncated conjugate gradients with warm starts.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from .cases import Evaluation, Problem
+from .choice import choose, require
+from .control import LineSearch, Move
+from .factors import is_finite
+from .flow import Flow, StepFailure
+from .metric import Metric
+from .rules import RULES, Memory
+from .truncated import Truncation, back_track, truncated_cg
+
+# The last solutions, by what was solved for: the velocity "v" or the acceleration "a".
+Warm = dict[str, Tensor]
+PRECONDITIONER_POWER = 0.75
+
+
+def identity(point: "ChunkPoint", generator: Generator) -> Tensor:
+    """Damping gamma I."""
+    return torch.ones_like(point.gradient)
+
+
+def diagonal(point: "ChunkPoint", generator: Generator) -> Tensor:
+    """Damping epsilon diag(g), the diagonal estimated from one draw per case; kept away from zero."""
+    family, z = point.metric.family, point.metric.at.z
+    estimate = point.problem.squared_gradients(point.metric.at, family.score(z, family.sample(z, generator)))
+    return estimate.clamp(min=1e-3 * float(estimate.mean()))
+
+
+def connection(point: "ChunkPoint", v: Tensor) -> Tensor:
+    """g Gamma(v, v): the geodesic correction."""
+    return point.metric.connection(v)
+
+
+@torch.no_grad()
+def perturbation(point: "ChunkPoint", v: Tensor) -> Tensor:
+    """The full second-order perturbation (paper, appendix on the small-curvature approximation).
+
+    With its delta theta_2 = -a / 2, a solves g a = 2 (H R + dL) d2z[v] + J^T H S, H = G being the loss's Hessian.
+    """
+    at, family = point.metric.at, point.metric.family
+    r, s = at.second(v)
+    curved = at.pullback_derivative(family.fisher(at.z, r) - family.score(at.z, point.targets), v)
+    return (2 * curved + at.pullback(family.fisher(at.z, s))) / at.cases
+
+
+DAMPINGS = {"identity": identity, "diagonal": diagonal}
+CORRECTIONS = {"geodesic": connection, "perturb": perturbation}
+
+
+@dataclass(frozen=True)
+class HessianFreeSettings:
+    """The defaults are the paper's; `threshold` is the damping below which corrections are switched on."""
+
+    damping: float = 45.0
+    threshold: float = math.inf
+    damp: str = "identity"
+    correction: str = "geodesic"
+    alpha: float = 0.0
+    warm: float = 0.95
+    truncation: Truncation = field(default_factory=Truncation)
+    control: LineSearch = field(default_factory=LineSearch)
+
+    def __post_init__(self) -> None:
+        choose("damping", self.damp, DAMPINGS)
+        choose("correction", self.correction, CORRECTIONS)
+        require(self.damping > 0, f"damping must be positive, not {self.damping}")
+        require(self.threshold >= 0, f"threshold must not be negative, not {self.threshold}")
+        require(-1 <= self.alpha <= 1, f"alpha must lie in [-1, 1], not {self.alpha}")
+        require(0 <= self.warm <= 1, f"warm must lie in [0, 1], not {self.warm}")
+
+
+class ChunkPoint:
+    """The flow at one parameter vector: the gradient on all cases, the damped metric on one chunk."""
+
+    def __init__(
+        self, problem: Problem, settings: HessianFreeSettings, damping: float, y: Tensor, chunk: int, draw: Generator
+    ) -> None:
+        self.problem, self.gradient = problem, problem.gradient(y)
+        if not is_finite(self.gradient):
+            raise StepFailure("the gradient is not finite")
+        at = problem.linearise(y, chunk)
+        self.metric, self.targets = Metric(at, problem.family, settings.alpha), problem.cases.parts[chunk][1]
+        self._shift = torch.add(problem.decays, DAMPINGS[settings.damp](self, draw), alpha=damping)
+        squares = problem.squared_gradients(at, problem.family.score(at.z, self.targets))
+        self._preconditioner = (squares + self._shift).pow_(PRECONDITIONER_POWER)
+
+    def product(self, v: Tensor) -> Tensor:
+        return self.metric.product(v).addcmul_(self._shift, v)
+
+    def precondition(self, b: Tensor) -> Tensor:
+        return b / self._preconditioner
+
+
+class HessianFreeFlow(Flow):
+    """The flow of one update. The first point asked for is the base point, where the step starts."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: HessianFreeSettings,
+        damping: float,
+        chunk: int,
+        warm: Warm,
+        start: Evaluation | None = None,
+        draw: Generator | None = None,
+    ) -> None:
+        """`start` is the evaluation at the base point, where it is known."""
+        self.problem, self.settings, self.damping, self.chunk = problem, settings, damping, chunk
+        self.warm, self.iterations = dict(warm), 0
+        self._start, self._draw = start, draw or Generator().manual_seed(0)
+        self._base: tuple[Tensor, ChunkPoint] | None = None
+        self._latest: tuple[Tensor, ChunkPoint] | None = None
+        self._best: tuple[Tensor, Evaluation] | None = None
+
+    def at(self, y: Tensor) -> ChunkPoint:
+        for known in (self._base, self._latest):
+            if known is not None and known[0] is y:
+                return known[1]
+        self._latest = None  # two points need the memory of two chunks, not of three
+        self._latest = (y, ChunkPoint(self.problem, self.settings, self.damping, y, self.chunk, self._draw))
+        self._base = self._base or self._latest
+        return self._latest[1]
+
+    def velocity(self, y: Tensor) -> Tensor:
+        point = self.at(y)
+        (v,) = self._solve(point, {"v": -point.gradient}, [1.0], lambda x: x[0])
+        return v
+
+    def acceleration(self, y: Tensor, v: Tensor) -> Tensor:
+        point = self.at(y)
+        covector = CORRECTIONS[self.settings.correction](point, v)
+        (a,) = self._solve(point, {"a": covector}, [1.0], lambda x: v - 0.5 * x[0])
+        return a
+
+    def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """One solve for the gradient and the connection together (paper, eq. 8)."""
+        point = self.at(y)
+        sides = {"v": -point.gradient, "a": CORRECTIONS[self.settings.correction](point, v)}
+        velocity, a = self._solve(point, sides, [1.0, -0.5], lambda x: x[0] - 0.5 * x[1])
+        return velocity, a
+
+    def _solve(
+        self, point: ChunkPoint, sides: dict[str, Tensor], weights: list[float], move: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, ...]:
+        """The iterate whose full step `move`, from the base point, back-tracking finds best.
+
+        The next solve starts from the last iterate, not from the best: that is where the work went.
+        """
+        starts = [self.settings.warm * self.warm[name] if name in self.warm else None for name in sides]
+        found = truncated_cg(
+            point.product, list(sides.values()), weights, point.precondition, starts, self.settings.truncation
+        )
+        if not is_finite(found.kept[-1]):
+            raise StepFailure("conjugate gradients did not stay finite")
+        self.iterations += found.iterations
+        self.warm |= dict(zip(sides, found.kept[-1].unbind(), strict=True))
+        assert self._base is not None
+        base, self._best = self._base[0], None
+        best, _ = back_track(found.kept, lambda x: self._try(base + move(x)))
+        return best.unbind()
+
+    def _try(self, y: Tensor) -> float:
+        """The loss at a candidate; the best candidate's is remembered for the line search."""
+        evaluation = self.problem.evaluate(y)
+        if self._best is None or not evaluation.loss > self._best[1].loss:
+            self._best = (y, evaluation)
+        return evaluation.loss
+
+    def evaluation(self, y: Tensor) -> Evaluation:
+        if self._base is not None and y is self._base[0]:
+            self._start = self._start or self.problem.evaluate(y)
+            return self._start
+        if self._best is None or not torch.equal(self._best[0], y):
+            self._best = (y, self.problem.evaluate(y))
+        return self._best[1]
+
+    def loss(self, y: Tensor) -> float:
+        return self.evaluation(y).loss
+
+    def slope(self, y: Tensor, v: Tensor) -> float:
+        return float(self.at(y).gradient @ v)
+
+    def speed_squared(self, y: Tensor, v: Tensor) -> float:
+        """v^T (g + decay) v, without damping."""
+        with torch.no_grad():
+            return self.at(y).metric.quadratic(v) + float(self.problem.decays @ (v * v))
+
+    @torch.no_grad()
+    def divergence(self, y: Tensor, new: Tensor) -> float:
+        at = self.at(y).metric.at
+        return float(self.problem.family.kl(at.z, self.problem.linearise(new, self.chunk).z).mean())
+
+
+@dataclass(frozen=True)
+class HessianFreeReport:
+    """One update: where it ended, the damping it used, what the solves cost."""
+
+    loss: float
+    error: float
+    damping: float
+    ratio: float  # actual over predicted reduction of the loss
+    h: float
+    iterations: int
+    corrected: bool
+
+
+class HessianFree:
+    """Hessian-free optimisation of a problem from the parameters y by a rule of `RULES`."""
+
+    # Levenberg-Marquardt: what the damping is multiplied by where the model promised too much, and too little.
+    RAISE, LOWER = 3 / 2, 2 / 3
+
+    def __init__(
+        self, problem: Problem, y: Tensor, rule: str = "geo", settings: HessianFreeSettings | None = None, seed: int = 0
+    ) -> None:
+        self.rule = choose("rule", rule, {name: r for name, r in RULES.items() if math.isfinite(r.order)})
+        self.problem, self.y, self.settings = problem, y, settings or HessianFreeSettings()
+        self.damping, self.updates = self.settings.damping, 0
+        self.warm: Warm = {}
+        self.last: Memory = None  # the rule's own memory
+        self.now: Evaluation | None = None
+        self._draw = Generator().manual_seed(seed)
+
+    def step(self) -> HessianFreeReport:
+        """One update. One that fails leaves the parameters where they were and raises the damping."""
+        corrected = self.damping < self.settings.threshold
+        rule = self.rule if corrected else RULES["ng"]
+        chunk = self.updates % self.problem.cases.chunks
+        flow = HessianFreeFlow(self.problem, self.settings, self.damping, chunk, self.warm, self.now, self._draw)
+        self.updates += 1
+        try:
+            move, last = rule.step(flow, self.y, self.settings.control, self.last)
+        except StepFailure:
+            move, last = Move(self.y, torch.zeros_like(self.y), 0.0, False), None
+        ratio = self._ratio(flow, move) if move.accepted else -math.inf
+        damping = self.damping
+        if ratio > 0.75:
+            self.damping *= self.LOWER
+        elif not ratio >= 0.25:
+            self.damping *= self.RAISE
+        self.now = flow.evaluation(move.y) if move.accepted else self.now or self.problem.evaluate(self.y)
+        self.y, self.last, self.warm = move.y, last, flow.warm if move.accepted else {}
+        return HessianFreeReport(self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, corrected)
+
+    def _ratio(self, flow: HessianFreeFlow, move: Move) -> float:
+        """Actual over predicted reduction; the prediction is the quadratic model's along the velocity."""
+        predicted = move.h * flow.slope(self.y, move.v) + 0.5 * move.h**2 * flow.speed_squared(self.y, move.v)
+        actual = flow.loss(move.y) - flow.loss(self.y)
+        return actual / predicted if predicted < 0 else -math.inf
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next update depends on, as tensors and numbers."""
+        return {
+            "y": self.y,
+            "damping": self.damping,
+            "updates": self.updates,
+            "warm": dict(self.warm),
+            "last": self.last,
+            "now": None if self.now is None else {"loss": self.now.loss, "error": self.now.error},
+            "draw": self._draw.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        size = self.problem.layout.size
+        require(len(state["y"]) == size, f"this state has {len(state['y'])} parameters, the network {size}")
+        self.y, self.damping, self.updates = state["y"], state["damping"], state["updates"]
+        self.warm, self.last = dict(state["warm"]), state["last"]
+        self.now = None if state["now"] is None else Evaluation(**state["now"])
+        self._draw.set_state(state["draw"])
