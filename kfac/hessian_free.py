@@ -6,7 +6,7 @@ turn. Linear systems are solved by truncated conjugate gradients with warm start
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,8 +21,10 @@ from .metric import Metric
 from .rules import RULES, Memory
 from .truncated import Truncation, back_track, truncated_cg
 
-# The last solutions, by what was solved for: the velocity "v" or the acceleration "a".
+# The last solutions, by what was solved for: velocity "v" or acceleration "a".
 Warm = dict[str, Tensor]
+# Iterations of the acceleration that `geof` asks for, and of one more midpoint, as parts of a full solve's.
+CORRECTION_SHARE, RETRY_SHARE = 16, 4
 PRECONDITIONER_POWER = 0.75
 
 
@@ -61,13 +63,18 @@ CORRECTIONS = {"geodesic": connection, "perturb": perturbation}
 
 @dataclass(frozen=True)
 class HessianFreeSettings:
-    """The defaults are the paper's; `threshold` is the damping below which corrections are switched on."""
+    """The defaults are the paper's.
+
+    threshold: the damping below which higher-order rules are switched on; above it every rule is `ng`.
+    guard: drop a correction whose full step is worse than the one without it; both losses are known anyway.
+    """
 
     damping: float = 45.0
     threshold: float = math.inf
     damp: str = "identity"
     correction: str = "geodesic"
     alpha: float = 0.0
+    guard: bool = True
     warm: float = 0.95
     truncation: Truncation = field(default_factory=Truncation)
     control: LineSearch = field(default_factory=LineSearch)
@@ -118,7 +125,8 @@ class HessianFreeFlow(Flow):
     ) -> None:
         """`start` is the evaluation at the base point, where it is known."""
         self.problem, self.settings, self.damping, self.chunk = problem, settings, damping, chunk
-        self.warm, self.iterations = dict(warm), 0
+        self.warm, self.iterations, self.kept = dict(warm), 0, True
+        self._velocities = 0
         self._start, self._draw = start, draw or Generator().manual_seed(0)
         self._base: tuple[Tensor, ChunkPoint] | None = None
         self._latest: tuple[Tensor, ChunkPoint] | None = None
@@ -134,42 +142,60 @@ class HessianFreeFlow(Flow):
         return self._latest[1]
 
     def velocity(self, y: Tensor) -> Tensor:
-        point = self.at(y)
-        (v,) = self._solve(point, {"v": -point.gradient}, [1.0], lambda x: x[0])
-        return v
+        """At the base point and at midpoints; candidates are full steps from the base point.
+
+        A line search that shortens a midpoint step asks for the velocity at one more midpoint. That is close to the
+        last one, where the solve starts, so it gets fewer iterations.
+        """
+        point, full = self.at(y), self.settings.truncation
+        self._velocities += 1
+        retry = self._velocities > 2
+        truncation = replace(full, iterations=max(1, full.iterations // RETRY_SHARE)) if retry else full
+        return self._solve(point, "v", -point.gradient, lambda x: x, truncation)
 
     def acceleration(self, y: Tensor, v: Tensor) -> Tensor:
-        point = self.at(y)
-        covector = CORRECTIONS[self.settings.correction](point, v)
-        (a,) = self._solve(point, {"a": covector}, [1.0], lambda x: v - 0.5 * x[0])
-        return a
+        return self._corrected(y, v, v, self.settings.truncation)
 
     def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """One solve for the gradient and the connection together (paper, eq. 8)."""
+        """The velocity as for every rule, and a few iterations more for the acceleration.
+
+        One solve for the sum of both (paper, eq. 8) leaves each of them undetermined, and an exact solve of a connection
+        term at a displacement that is not today's velocity does harm (docs/optimizer.md): few iterations tame it.
+        """
+        velocity = self.velocity(y)
+        few = max(1, self.iterations // CORRECTION_SHARE)
+        last_only = replace(self.settings.truncation, iterations=few, spacing=math.inf)
+        return velocity, self._corrected(y, velocity, v, last_only)
+
+    def _corrected(self, y: Tensor, velocity: Tensor, along: Tensor, truncation: Truncation) -> Tensor:
+        """Gamma(along, along), or zero where the full step is better without it and `guard` is on."""
         point = self.at(y)
-        sides = {"v": -point.gradient, "a": CORRECTIONS[self.settings.correction](point, v)}
-        velocity, a = self._solve(point, sides, [1.0, -0.5], lambda x: x[0] - 0.5 * x[1])
-        return velocity, a
+        plain, step = self.evaluation(y + velocity), y + velocity
+        covector = CORRECTIONS[self.settings.correction](point, along)
+        a = self._solve(point, "a", covector, lambda x: velocity - 0.5 * x, truncation)
+        self.kept = self._best is not None and self._best[1].loss <= plain.loss
+        if self.kept or not self.settings.guard:
+            return a
+        self._best = (step, plain)
+        return torch.zeros_like(a)
 
     def _solve(
-        self, point: ChunkPoint, sides: dict[str, Tensor], weights: list[float], move: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, ...]:
+        self, point: ChunkPoint, name: str, b: Tensor, move: Callable[[Tensor], Tensor], truncation: Truncation
+    ) -> Tensor:
         """The iterate whose full step `move`, from the base point, back-tracking finds best.
 
         The next solve starts from the last iterate, not from the best: that is where the work went.
         """
-        starts = [self.settings.warm * self.warm[name] if name in self.warm else None for name in sides]
-        found = truncated_cg(
-            point.product, list(sides.values()), weights, point.precondition, starts, self.settings.truncation
-        )
+        start = self.settings.warm * self.warm[name] if name in self.warm else None
+        found = truncated_cg(point.product, b, point.precondition, start, truncation)
         if not is_finite(found.kept[-1]):
             raise StepFailure("conjugate gradients did not stay finite")
         self.iterations += found.iterations
-        self.warm |= dict(zip(sides, found.kept[-1].unbind(), strict=True))
+        self.warm[name] = found.kept[-1]
         assert self._base is not None
         base, self._best = self._base[0], None
         best, _ = back_track(found.kept, lambda x: self._try(base + move(x)))
-        return best.unbind()
+        return best
 
     def _try(self, y: Tensor) -> float:
         """The loss at a candidate; the best candidate's is remembered for the line search."""
@@ -213,7 +239,7 @@ class HessianFreeReport:
     ratio: float  # actual over predicted reduction of the loss
     h: float
     iterations: int
-    corrected: bool
+    corrected: bool  # by a rule that was switched on and a correction that was not dropped
 
 
 class HessianFree:
@@ -252,7 +278,9 @@ class HessianFree:
             self.damping *= self.RAISE
         self.now = flow.evaluation(move.y) if move.accepted else self.now or self.problem.evaluate(self.y)
         self.y, self.last, self.warm = move.y, last, flow.warm if move.accepted else {}
-        return HessianFreeReport(self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, corrected)
+        return HessianFreeReport(
+            self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, corrected and flow.kept
+        )
 
     def _ratio(self, flow: HessianFreeFlow, move: Move) -> float:
         """Actual over predicted reduction; the prediction is the quadratic model's along the velocity."""

@@ -1,7 +1,6 @@
 """Conjugate gradients cut short, after Martens (2010): stop when progress slows, keep iterates to choose from."""
 
 import math
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -33,7 +32,7 @@ class Truncation:
 
 @dataclass(frozen=True)
 class Iterates:
-    """The iterates kept, in order, the last one always: each [sides, size]. `iterations` is how many there were."""
+    """The iterates kept, in order, the last one always; `iterations` is how many there were."""
 
     kept: list[Tensor]
     iterations: int
@@ -41,57 +40,43 @@ class Iterates:
 
 def truncated_cg(
     product: Callable[[Tensor], Tensor],
-    sides: Sequence[Tensor],
-    weights: Sequence[float],
+    b: Tensor,
     precondition: Callable[[Tensor], Tensor],
-    starts: Sequence[Tensor | None],
+    start: Tensor | None,
     settings: Truncation,
 ) -> Iterates:
-    """Solve g x_k = b_k for one or two right-hand sides b_k by one run on the weighted sum of them.
-
-    The directions serve the sum; each side is projected on them, so that the weighted sum of the solutions is what
-    conjugate gradients would find for the sum, and one side alone gets plain conjugate gradients.
-    """
-    x = torch.stack([torch.zeros_like(b) if start is None else start for b, start in zip(sides, starts, strict=True)])
-    residuals = torch.stack([b if s is None else b - product(s) for b, s in zip(sides, starts, strict=True)])
-    mixed = mix(weights, residuals)
-    model = -0.5 * float(mix(weights, x) @ (mix(weights, sides) + mixed))
-    models, kept, next_kept = deque([model]), list[Tensor](), 1.0
-    p, previous, done = torch.zeros_like(mixed), 1.0, 0
+    """Solve g x = b from `start`, or from zero."""
+    x = torch.zeros_like(b) if start is None else start.clone()
+    residual = b.clone() if start is None else b - product(start)
+    models, kept, next_kept = [-0.5 * float(x @ (b + residual))], list[Tensor](), settings.spacing
+    p, previous = torch.zeros_like(b), 1.0
     for i in range(1, settings.iterations + 1):
-        z = precondition(mixed)
-        rho = float(mixed @ z)
+        z = precondition(residual)
+        rho = float(residual @ z)
         p = torch.add(z, p, alpha=rho / previous)
         gp = product(p)
         curvature = float(p @ gp)
         if not (curvature > 0 and rho > 0 and math.isfinite(rho)):  # solved, or rounding: what there is stands
             break
-        for k in range(len(sides)):
-            along = float(residuals[k] @ p) / curvature
-            x[k].add_(p, alpha=along)
-            residuals[k].sub_(gp, alpha=along)
-        mixed, previous, done = mix(weights, residuals), rho, i
-        model -= 0.5 * rho * rho / curvature
-        models.append(model)
-        if i >= math.ceil(next_kept):
+        x.add_(p, alpha=rho / curvature)
+        residual.sub_(gp, alpha=rho / curvature)
+        previous = rho
+        models.append(models[-1] - 0.5 * rho * rho / curvature)
+        if i >= next_kept:
             kept.append(x.clone())
             next_kept *= settings.spacing
-        window = max(settings.window, i // 10)
-        if i > window and model < 0 and (model - models[-1 - window]) / model < window * settings.progress:
+        if slow(models, settings):
             break
     if not kept or not torch.equal(kept[-1], x):
         kept.append(x)
-    return Iterates(kept, done)
+    return Iterates(kept, len(models) - 1)
 
 
-def mix(weights: Sequence[float], rows: Sequence[Tensor] | Tensor) -> Tensor:
-    """The weighted sum of the rows; a single row of weight one is handed through."""
-    if len(weights) == 1 and weights[0] == 1:
-        return rows[0]
-    total = weights[0] * rows[0]
-    for weight, row in zip(weights[1:], rows[1:], strict=True):
-        total = torch.add(total, row, alpha=weight)
-    return total
+def slow(models: Sequence[float], settings: Truncation) -> bool:
+    """Has the quadratic model, whose value at each iterate so far is given, stopped falling fast enough?"""
+    done, now = len(models) - 1, models[-1]
+    window = max(settings.window, done // 10)
+    return done > window and now < 0 and (now - models[-1 - window]) / now < window * settings.progress
 
 
 def back_track(kept: Sequence[Tensor], loss: Callable[[Tensor], float]) -> tuple[Tensor, float]:

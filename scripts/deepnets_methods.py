@@ -157,13 +157,14 @@ def kfac(experiment: Experiment, rule: str) -> torch.optim.Optimizer:
 # Builds a method from the experiment and a seed.
 Factory = Callable[[Experiment, int], Method]
 PAPER = HessianFreeSettings()
+BARE = replace(PAPER, guard=False)  # for the small-curvature study: every correction is taken
 METHODS: dict[str, Factory] = {
     "ng": lambda e, seed: HessianFreeMethod(e, seed, "ng", PAPER),
     "mid": lambda e, seed: HessianFreeMethod(e, seed, "mid", PAPER),
     "geo": lambda e, seed: HessianFreeMethod(e, seed, "geo", PAPER),
     "geof": lambda e, seed: HessianFreeMethod(e, seed, "geof", PAPER),
-    "geodesic": lambda e, seed: HessianFreeMethod(e, seed, "geo", replace(PAPER, alpha=1.0)),
-    "perturb": lambda e, seed: HessianFreeMethod(e, seed, "geo", replace(PAPER, correction="perturb")),
+    "geodesic": lambda e, seed: HessianFreeMethod(e, seed, "geo", replace(BARE, alpha=1.0)),
+    "perturb": lambda e, seed: HessianFreeMethod(e, seed, "geo", replace(BARE, correction="perturb")),
     "adam": lambda e, seed: MiniBatches(e, seed, lambda e: adam(e, 1e-3), BATCH),
     "adam-full": lambda e, seed: AdamFull(e, seed, 1e-3),
     "kfac": lambda e, seed: MiniBatches(e, seed, lambda e: kfac(e, "ng"), BATCH),
