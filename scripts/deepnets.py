@@ -44,8 +44,10 @@ def chosen_size(arguments: Namespace, task: Task) -> Size:
     size: Size = task.sizes[arguments.size]
     asked = {"train": arguments.cases, "test": arguments.test_cases, "updates": arguments.updates}
     size = replace(size, **{name: value for name, value in asked.items() if value is not None})
-    if size.train < task.chunks or size.test < 1 or size.updates < 1:
-        raise DataError(f"at least {task.chunks} training cases, one test case and one update are needed")
+    if size.train < task.chunks or size.test < 1 or size.updates < 1 or arguments.seed < 0:
+        raise DataError(
+            f"needed: at least {task.chunks} training cases, one test case, one update, and a seed from 0 on"
+        )
     return size
 
 

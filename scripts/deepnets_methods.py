@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from geonpg.kfac import NaturalGradient, TrustRegion
-from geonpg.kfac.fisher import FactorSettings
-from geonpg.kfac.hessian_free import HessianFree, HessianFreeSettings
+from geonpg.kfac import FactorSettings, HessianFree, HessianFreeSettings, NaturalGradient, TrustRegion
 from geonpg.scripts.deepnets_tasks import Experiment
 
 BATCH = 250  # of the mini-batch methods

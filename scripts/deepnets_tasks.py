@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 from torch import Generator, Tensor, nn
 
-from geonpg.kfac import Bernoulli, Categorical, Family, FixedGaussian
-from geonpg.kfac.cases import Cases, Problem, sparse_initialisation
+from geonpg.kfac import Bernoulli, Cases, Categorical, Family, FixedGaussian, Problem, sparse_initialisation
 from geonpg.scripts.deepnets_data import DataError, Split, centred_mnist, curve_images, faces, mnist
 
 
