@@ -52,8 +52,8 @@ def digits(cases: int, seed: int, points: int = 8) -> tuple[Images, Labels]:
     generator = np.random.default_rng(seed)
     labels = generator.integers(0, 10, cases)
     lit = np.array([[bit == "1" for bit in f"{code:07b}"[::-1]] for code in LIT])
-    corners = CORNERS - CORNERS.mean(0) + 0.12 * generator.standard_normal((cases, *CORNERS.shape))
-    shape = np.array([[9.0, 0.0], [0.0, 8.0]]) + 1.5 * generator.standard_normal((cases, 2, 2))
+    corners = CORNERS - CORNERS.mean(0) + 0.06 * generator.standard_normal((cases, *CORNERS.shape))
+    shape = np.array([[9.0, 0.0], [0.0, 8.0]]) + 0.7 * generator.standard_normal((cases, 2, 2))
     corners = corners @ shape + SIDE / 2 + generator.uniform(-1.5, 1.5, (cases, 1, 2))
     ends = corners[:, SEGMENTS]  # [cases, segments, 2 ends, 2]
     s = np.linspace(0, 1, points)[:, None]
