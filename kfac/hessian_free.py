@@ -73,8 +73,9 @@ class HessianFree:
         )
 
     def _ratio(self, flow: HessianFreeFlow, move: Move) -> float:
-        """Actual over predicted reduction; the prediction is the quadratic model's along the velocity."""
-        predicted = move.h * flow.slope(self.y, move.v) + 0.5 * move.h**2 * flow.speed_squared(self.y, move.v)
+        """Actual over predicted reduction; the prediction is the damped quadratic model's along the velocity."""
+        curvature = float(move.v @ flow.at(self.y).product(move.v))
+        predicted = move.h * flow.slope(self.y, move.v) + 0.5 * move.h**2 * curvature
         actual = flow.loss(move.y) - flow.loss(self.y)
         return actual / predicted if predicted < 0 else -math.inf
 

@@ -33,14 +33,14 @@ def run_figure(runs: Runs, title: str, unit: str) -> Figure:
     """Error by update and by second; training solid, test dotted."""
     figure = Figure(figsize=(13, 5), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
-    for ax, x in zip(axes, ("update", "seconds"), strict=True):
+    for ax, x in zip(axes, ("update", "cpu_seconds"), strict=True):
         for name, rows in runs.items():
             at = [row[x] for row in rows]
             ax.semilogy(at, [row["train_error"] for row in rows], label=name, **style(name))
             ax.semilogy(at, [row["test_error"] for row in rows], linestyle=":", alpha=0.7, **style(name))
         plain(ax)
     axes[0].set(xlabel="update (Adam and K-FAC on mini-batches: pass over the data)", ylabel=unit)
-    axes[1].set(xlabel="seconds of training")
+    axes[1].set(xlabel="seconds of training (processor time)")
     axes[0].legend(frameon=False)
     figure.suptitle(f"{title}: training (solid) and test (dotted)")
     return figure
@@ -49,13 +49,13 @@ def run_figure(runs: Runs, title: str, unit: str) -> Figure:
 def summary_table(runs: Runs, title: str, unit: str) -> Table:
     """One row per method; `reaches` is the first update at or below ng's last training error."""
     level = runs[REFERENCE][-1]["train_error"] if REFERENCE in runs else float("nan")
-    columns = ("method", "updates", f"train {unit}", f"test {unit}", "seconds", "s/update", "reaches ng's last at")
+    columns = ("method", "updates", f"train {unit}", f"test {unit}", "CPU s", "CPU s/update", "reaches ng's last at")
     rows: list[list[Cell]] = []
     for name, run in runs.items():
         last = run[-1]
         reached = first_at_or_below(run, level)
         rows.append([
-            name, len(run), last["train_error"], last["test_error"], last["seconds"], last["seconds"] / len(run),
+            name, len(run), last["train_error"], last["test_error"], last["cpu_seconds"], last["cpu_seconds"] / len(run),
             int(reached) if reached == reached else "-",
         ])  # fmt: skip
     return Table("summary", title, columns, rows)

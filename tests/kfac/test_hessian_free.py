@@ -215,6 +215,26 @@ def test_a_guarded_correction_never_makes_the_full_step_worse() -> None:
             assert better if guard else better == flow.kept
 
 
+def test_a_shortened_midpoint_step_needs_no_further_solve() -> None:
+    """Between base and midpoint the velocity is interpolated, right to second order; anywhere else it is solved for."""
+    p = problem(Bernoulli())
+    y = p.layout.read()
+    errors = []
+    for h in (0.1, 0.05):
+        flow = HessianFreeFlow(p, EXACT, DAMPING, 0, {})
+        v = flow.velocity(y)
+        flow.velocity(y + 0.5 * h * v)
+        spent, middle = flow.iterations, y + 0.5 * 0.8 * h * v
+        interpolated = flow.velocity(middle)
+        assert flow.iterations == spent
+        exact = HessianFreeFlow(p, EXACT, DAMPING, 0, {}).velocity(middle)
+        errors.append(float((interpolated - exact).norm()))
+        aside = middle + 0.1 * torch.ones_like(y)
+        solved = HessianFreeFlow(p, EXACT, DAMPING, 0, {}).velocity(aside)
+        torch.testing.assert_close(flow.velocity(aside), solved, rtol=1e-6, atol=1e-8)
+    assert math.log2(errors[0] / errors[1]) == pytest.approx(2, abs=0.2)
+
+
 def test_geof_costs_hardly_more_iterations_than_ng() -> None:
     p, settings = autoencoder(), HessianFreeSettings()
     y = p.layout.read()
