@@ -52,10 +52,10 @@ def summary_table(runs: Runs, title: str, unit: str) -> Table:
     columns = ("method", "updates", f"train {unit}", f"test {unit}", "CPU s", "CPU s/update", "reaches ng's last at")
     rows: list[list[Cell]] = []
     for name, run in runs.items():
-        last = run[-1]
+        last, cpu = run[-1], run[-1]["cpu_seconds"]
         reached = first_at_or_below(run, level)
         rows.append([
-            name, len(run), last["train_error"], last["test_error"], last["cpu_seconds"], last["cpu_seconds"] / len(run),
+            name, len(run), last["train_error"], last["test_error"], cpu, cpu / len(run),
             int(reached) if reached == reached else "-",
         ])  # fmt: skip
     return Table("summary", title, columns, rows)
