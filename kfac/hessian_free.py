@@ -25,7 +25,7 @@ class HessianFreeReport:
     ratio: float  # actual over predicted reduction of the loss
     h: float
     iterations: int
-    corrected: float  # how much of the higher-order rule's correction was taken; 0 where it was switched off
+    corrected: bool  # by a rule that was switched on and a correction that was not dropped
 
 
 class HessianFree:
@@ -69,7 +69,7 @@ class HessianFree:
         self.now = flow.evaluation(move.y) if move.accepted else self.now or self.problem.evaluate(self.y)
         self.y, self.last, self.warm = move.y, last, flow.warm if move.accepted else {}
         return HessianFreeReport(
-            self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, float(corrected) * flow.kept
+            self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, corrected and flow.kept
         )
 
     def _ratio(self, flow: HessianFreeFlow, move: Move) -> float:

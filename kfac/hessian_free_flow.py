@@ -23,8 +23,6 @@ from .truncated import Truncation, back_track, truncated_cg
 Warm = dict[str, Tensor]
 # Iterations of the acceleration that `geof` asks for, as a part of the velocity's.
 CORRECTION_SHARE = 16
-# How much of a correction a guarded step tries before it goes without.
-GUARD_SHARES = (1.0, 0.5)
 PRECONDITIONER_POWER = 0.75
 
 
@@ -66,7 +64,7 @@ class HessianFreeSettings:
     """The defaults are the paper's.
 
     threshold: the damping below which higher-order rules are switched on; above it every rule is `ng`.
-    guard: halve, and then drop, a correction whose full step is worse than the one without it.
+    guard: drop a correction whose full step is worse than the one without it; both losses are known anyway.
     """
 
     damping: float = 45.0
@@ -125,8 +123,7 @@ class HessianFreeFlow(Flow):
     ) -> None:
         """`start` is the evaluation at the base point, where it is known."""
         self.problem, self.settings, self.damping, self.chunk = problem, settings, damping, chunk
-        self.warm, self.iterations = dict(warm), 0
-        self.kept = 1.0  # how much of the correction the guard left
+        self.warm, self.iterations, self.kept = dict(warm), 0, True
         self._velocities: list[tuple[Tensor, Tensor]] = []  # at the base point and at the first midpoint
         self._start, self._draw = start, draw or Generator().manual_seed(0)
         self._base: tuple[Tensor, ChunkPoint] | None = None
@@ -183,17 +180,15 @@ class HessianFreeFlow(Flow):
         return velocity, self._corrected(y, velocity, v, last_only)
 
     def _corrected(self, y: Tensor, velocity: Tensor, along: Tensor, truncation: Truncation) -> Tensor:
-        """Gamma(along, along); with `guard` on, half of it or none where the full step is better so."""
-        point, plain = self.at(y), self.evaluation(y + velocity)
+        """Gamma(along, along), or zero where the full step is better without it and `guard` is on."""
+        point = self.at(y)
+        plain, step = self.evaluation(y + velocity), y + velocity
         covector = CORRECTIONS[self.settings.correction](point, along)
         a = self._solve(point, "a", covector, lambda x: velocity - 0.5 * x, truncation)
-        if not self.settings.guard:
+        self.kept = self._best is not None and self._best[1].loss <= plain.loss
+        if self.kept or not self.settings.guard:
             return a
-        for self.kept in GUARD_SHARES:
-            shared = self.kept * a
-            if self.loss(y + velocity - 0.5 * shared) <= plain.loss:
-                return shared
-        self.kept, self._best = 0.0, (y + velocity, plain)
+        self._best = (step, plain)
         return torch.zeros_like(a)
 
     def _solve(

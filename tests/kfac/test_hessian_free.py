@@ -204,16 +204,15 @@ def test_above_the_threshold_every_rule_is_ng(rule: str) -> None:
 
 
 def test_a_guarded_correction_never_makes_the_full_step_worse() -> None:
-    p, shares = autoencoder(), set()
-    for start in range(6):
+    p = autoencoder()
+    for start in range(4):
         optimizer, _ = run(p, "ng", 1 + 3 * start, damping=0.01)
-        flow = HessianFreeFlow(p, HessianFreeSettings(alpha=-1.0), 1e-4, 0, {})
-        v = flow.velocity(optimizer.y)
-        a = flow.acceleration(optimizer.y, v)
-        assert p.evaluate(optimizer.y + v - 0.5 * a).loss <= p.evaluate(optimizer.y + v).loss
-        assert (flow.kept == 0) == (not a.any())
-        shares.add(flow.kept)
-    assert len(shares) > 1, "the starts must be so different that the guard has work"
+        for guard in (False, True):
+            flow = HessianFreeFlow(p, HessianFreeSettings(guard=guard, alpha=-1.0), 1e-4, 0, {})
+            v = flow.velocity(optimizer.y)
+            step = optimizer.y + v - 0.5 * flow.acceleration(optimizer.y, v)
+            better = p.evaluate(step).loss <= p.evaluate(optimizer.y + v).loss
+            assert better if guard else better == flow.kept
 
 
 def test_a_shortened_midpoint_step_needs_no_further_solve() -> None:
