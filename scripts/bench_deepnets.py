@@ -13,7 +13,7 @@ from tqdm import tqdm
 from geonpg.kfac import HessianFree, HessianFreeSettings
 from geonpg.scripts.deepnets_tasks import TASKS, Experiment, prepare
 
-CASES, REPEATS, NAMES = 2000, 7, ("ng", "mid", "geo", "geof")
+CASES, REPEATS, NAMES = 1200, 5, ("ng", "mid", "geo", "geof")
 LEADER = "geof"  # its state holds what any rule remembers
 WARM_UP = 14  # updates before the measurement: by then corrections are on and solves long, as in most of a run
 
