@@ -57,7 +57,7 @@ def mnist_part(folder: Path, part: str) -> tuple[Images, Labels]:
     images, labels = (read_idx(folder, name) for name in MNIST_FILES[part])
     if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE) or labels.shape != images.shape[:1]:
         raise DataError(f"the MNIST {part} files in {str(folder)!r} do not hold {SIDE}x{SIDE} images and their labels")
-    return (images.reshape(len(images), -1) / np.float32(255)), labels.astype(np.int64)
+    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255), labels.astype(np.int64)
 
 
 def pick(images: Images, labels: Labels, cases: int, seed: int) -> tuple[Images, Labels]:

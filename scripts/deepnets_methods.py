@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -108,19 +109,20 @@ class MiniBatches(Method):
         return self.experiment.problem.layout.read()
 
     def update(self) -> Progress:
-        problem, module = self.experiment.problem, self.experiment.module
+        problem = self.experiment.problem
         for rows in torch.randperm(len(problem.cases), generator=self.shuffle).split(self.batch):
             x, t = problem.cases.x[rows], problem.cases.t[rows]
-
-            def closure(x: Tensor = x, t: Tensor = t) -> Tensor:
-                self.optimizer.zero_grad()
-                penalty = sum(p.square().sum() for p in module.parameters() if p.ndim > 1)
-                loss = 0.5 * problem.decay * penalty - problem.family.log_prob(module(x), t).mean()
-                loss.backward()
-                return loss
-
-            self.optimizer.step(closure)
+            self.optimizer.step(partial(self._loss, x, t))
         return Progress(**asdict_of(problem.evaluate(self.y)))
+
+    def _loss(self, x: Tensor, t: Tensor) -> Any:
+        """The closure of a step: gradients set, the loss returned."""
+        problem, module = self.experiment.problem, self.experiment.module
+        self.optimizer.zero_grad()
+        penalty = sum(p.square().sum() for p in module.parameters() if p.ndim > 1)
+        loss = 0.5 * problem.decay * penalty - problem.family.log_prob(module(x), t).mean()
+        loss.backward()
+        return loss
 
     def state_dict(self) -> dict[str, Any]:
         shuffle = self.shuffle.get_state()

@@ -84,13 +84,13 @@ TASKS = {
 
 def autoencoder(widths: tuple[int, ...]) -> nn.Sequential:
     """Logistic units, mirrored, with a linear code layer; the outputs are what enters the last activation."""
-    there = [*chain_of(widths[:-1]), nn.Linear(*widths[-2:])]
+    there = [*chain_of(widths[:-1]), nn.Linear(widths[-2], widths[-1])]
     back = [*chain_of(widths[:0:-1]), nn.Linear(widths[1], widths[0])]
     return nn.Sequential(*there, *back)
 
 
 def classifier(widths: tuple[int, ...]) -> nn.Sequential:
-    return nn.Sequential(*chain_of(widths[:-1]), nn.Linear(*widths[-2:]))
+    return nn.Sequential(*chain_of(widths[:-1]), nn.Linear(widths[-2], widths[-1]))
 
 
 def chain_of(widths: tuple[int, ...]) -> list[nn.Module]:
