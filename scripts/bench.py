@@ -14,6 +14,7 @@ from geonpg.scripts.cli import Parser
 BENCHES = {
     "update": ("bench_update", "what one policy update costs, per rule and solver"),
     "trust-region": ("bench_trust_region", "actual over predicted KL, and the correction's residual"),
+    "deepnets": ("bench_deepnets", "what one Hessian-free update of a deep autoencoder costs, per rule"),
     "envs": ("bench_envs", "environment steps per second against gymnasium, SB3, EnvPool and the limit"),
     "train": ("bench_train", "environment steps per second of whole training against SB3 and the limit"),
     "resume": ("bench_resume", "what kill -9 at random moments costs a run, and whether it changes the result"),

@@ -12,6 +12,7 @@ COMMANDS = {
     "compare": "methods x environments x seeds, ours and SB3's, as a queue that can be interrupted",
     "solve": "InvertedPendulum-v4 and CartPole-v1 with the default preset: how many steps do they take?",
     "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
+    "deepnets": "the paper's deep autoencoders and classifier, by natural gradients, Adam and K-FAC",
     "bench": "cost and accuracy of an update",
     "report": "a folder of runs as one page: curves, intervals, verdicts",
     "configs": "presets of a training run: which there are, and what they say",

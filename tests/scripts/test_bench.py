@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from geonpg.scripts import bench, bench_trust_region, bench_update
+from geonpg.scripts import bench, bench_deepnets, bench_trust_region, bench_update
 
 
 def run_json(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
@@ -45,3 +45,14 @@ def test_an_unknown_benchmark_names_the_known_ones(capsys: pytest.CaptureFixture
     assert stopped.value.code == 2
     printed = capsys.readouterr().err
     assert all(name in printed for name in bench.BENCHES)
+
+
+def test_deepnets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """On few cases: conjugate-gradient iterations, which do not depend on the machine, keep the promised ratios."""
+    for name, value in {"CASES": 40, "REPEATS": 2, "WARM_UP": 8}.items():
+        monkeypatch.setattr(bench_deepnets, name, value)
+    results = run_json("deepnets", capsys)
+    for rule, limit in {"mid": 2.2, "geo": 2.2, "geof": 1.15}.items():
+        assert results[f"deepnets/{rule}_over_ng"] > 0
+        assert results[f"deepnets/{rule}_iterations"] <= limit * results["deepnets/ng_iterations"]
+    assert "CG iterations" in bench_deepnets.table(results)

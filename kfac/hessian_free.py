@@ -1,0 +1,100 @@
+"""Hessian-free natural gradient (Martens, 2010; paper, experiments) with any update rule."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from .cases import Evaluation, Problem
+from .choice import choose, require
+from .control import Move
+from .flow import StepFailure
+from .hessian_free_flow import HessianFreeFlow, HessianFreeSettings, Warm
+from .rules import RULES, Memory
+
+
+@dataclass(frozen=True)
+class HessianFreeReport:
+    """One update: where it ended, the damping it used, what the solves cost."""
+
+    loss: float
+    error: float
+    damping: float
+    ratio: float  # actual over predicted reduction of the loss
+    h: float
+    iterations: int
+    corrected: bool  # by a rule that was switched on and a correction that was not dropped
+
+
+class HessianFree:
+    """Hessian-free optimisation of a problem from the parameters y by a rule of `RULES`.
+
+    The metric sees the chunks of the training cases in turn, one per update. The damping is Levenberg's and
+    Marquardt's: it follows how well the quadratic model predicted the last update.
+    """
+
+    # Levenberg-Marquardt: what the damping is multiplied by where the model promised too much, and too little.
+    RAISE, LOWER = 3 / 2, 2 / 3
+
+    def __init__(
+        self, problem: Problem, y: Tensor, rule: str = "geo", settings: HessianFreeSettings | None = None, seed: int = 0
+    ) -> None:
+        self.rule = choose("rule", rule, {name: r for name, r in RULES.items() if math.isfinite(r.order)})
+        self.problem, self.y, self.settings = problem, y, settings or HessianFreeSettings()
+        self.damping, self.updates = self.settings.damping, 0
+        self.warm: Warm = {}
+        self.last: Memory = None  # the rule's own memory
+        self.now: Evaluation | None = None
+        self._draw = Generator().manual_seed(seed)
+
+    def step(self) -> HessianFreeReport:
+        """One update. One that fails leaves the parameters where they were and raises the damping."""
+        corrected = self.damping < self.settings.threshold
+        rule = self.rule if corrected else RULES["ng"]
+        chunk = self.updates % self.problem.cases.chunks
+        flow = HessianFreeFlow(self.problem, self.settings, self.damping, chunk, self.warm, self.now, self._draw)
+        self.updates += 1
+        try:
+            move, last = rule.step(flow, self.y, self.settings.control, self.last)
+        except StepFailure:
+            move, last = Move(self.y, torch.zeros_like(self.y), 0.0, False), None
+        ratio = self._ratio(flow, move) if move.accepted else -math.inf
+        damping = self.damping
+        if ratio > 0.75:
+            self.damping *= self.LOWER
+        elif not ratio >= 0.25:
+            self.damping *= self.RAISE
+        self.now = flow.evaluation(move.y) if move.accepted else self.now or self.problem.evaluate(self.y)
+        self.y, self.last, self.warm = move.y, last, flow.warm if move.accepted else {}
+        return HessianFreeReport(
+            self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, corrected and flow.kept
+        )
+
+    def _ratio(self, flow: HessianFreeFlow, move: Move) -> float:
+        """Actual over predicted reduction; the prediction is the damped quadratic model's along the velocity."""
+        curvature = float(move.v @ flow.at(self.y).product(move.v))
+        predicted = move.h * flow.slope(self.y, move.v) + 0.5 * move.h**2 * curvature
+        actual = flow.loss(move.y) - flow.loss(self.y)
+        return actual / predicted if predicted < 0 else -math.inf
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next update depends on, as tensors and numbers."""
+        return {
+            "y": self.y,
+            "damping": self.damping,
+            "updates": self.updates,
+            "warm": dict(self.warm),
+            "last": self.last,
+            "now": None if self.now is None else {"loss": self.now.loss, "error": self.now.error},
+            "draw": self._draw.get_state(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        size = self.problem.layout.size
+        require(len(state["y"]) == size, f"this state has {len(state['y'])} parameters, the network {size}")
+        self.y, self.damping, self.updates = state["y"], state["damping"], state["updates"]
+        self.warm, self.last = dict(state["warm"]), state["last"]
+        self.now = None if state["now"] is None else Evaluation(**state["now"])
+        self._draw.set_state(state["draw"])

@@ -1,0 +1,86 @@
+"""The tables and figures of `geonpg deepnets`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from geonpg.scripts.artifacts import Cell, Table
+from geonpg.scripts.deepnets_runs import Row, first_at_or_below
+from geonpg.scripts.invariance_figures import METHOD_STYLE, plain
+
+Runs = Mapping[str, list[Row]]
+REFERENCE = "ng"
+# The levels of the paper's comparison, and its figure's training error by update (MNIST autoencoder).
+LEVEL = 5.0
+PAPER_UPDATES = (20, 40, 60, 80, 140)
+PAPER_MNIST = {
+    "ng": (38.8, 20.0, 4.67, 3.10, 2.2), "mid": (8.5, 3.44, 3.24, 2.94, 2.4), "geo": (14.1, 4.38, 3.19, 2.71, 2.2),
+    "geof": (19.2, 4.73, 3.2, 2.76, 2.2), "adam-full": (54.6, 52.8, 49.7, 43.9, 29.7),
+}  # fmt: skip
+OTHER_STYLE = {
+    "adam": "#CC79A7", "adam-full": "#999999", "kfac": "#E69F00", "kfac-geo": "#56B4E9",
+    "geodesic": "#D55E00", "perturb": "#CC79A7",
+}  # fmt: skip
+
+
+def style(name: str) -> dict[str, Any]:
+    known = METHOD_STYLE.get(name)
+    return {"color": known["color"] if known else OTHER_STYLE.get(name, "#444444"), "linewidth": 1.8}
+
+
+def run_figure(runs: Runs, title: str, unit: str) -> Figure:
+    """Error by update and by second; training solid, test dotted."""
+    figure = Figure(figsize=(13, 5), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, x in zip(axes, ("update", "cpu_seconds"), strict=True):
+        for name, rows in runs.items():
+            at = [row[x] for row in rows]
+            ax.semilogy(at, [row["train_error"] for row in rows], label=name, **style(name))
+            ax.semilogy(at, [row["test_error"] for row in rows], linestyle=":", alpha=0.7, **style(name))
+        plain(ax)
+    axes[0].set(xlabel="update (Adam and K-FAC on mini-batches: pass over the data)", ylabel=unit)
+    axes[1].set(xlabel="seconds of training (processor time)")
+    axes[0].legend(frameon=False)
+    figure.suptitle(f"{title}: training (solid) and test (dotted)")
+    return figure
+
+
+def summary_table(runs: Runs, title: str, unit: str) -> Table:
+    """One row per method; `reaches` is the first update at or below ng's last training error."""
+    level = runs[REFERENCE][-1]["train_error"] if REFERENCE in runs else float("nan")
+    columns = ("method", "updates", f"train {unit}", f"test {unit}", "CPU s", "CPU s/update", "reaches ng's last at")
+    rows: list[list[Cell]] = []
+    for name, run in runs.items():
+        last, cpu = run[-1], run[-1]["cpu_seconds"]
+        reached = first_at_or_below(run, level)
+        rows.append([
+            name, len(run), last["train_error"], last["test_error"], cpu, cpu / len(run),
+            int(reached) if reached == reached else "-",
+        ])  # fmt: skip
+    return Table("summary", title, columns, rows)
+
+
+def course_table(runs: Runs, updates: Sequence[int]) -> Table:
+    """Training error at some updates."""
+    columns = ("method", *(f"at {u}" for u in updates))
+    rows: list[list[Cell]] = [
+        [name, *(run[u - 1]["train_error"] if u <= len(run) else "-" for u in updates)] for name, run in runs.items()
+    ]
+    return Table("course", "Training error by update", columns, rows)
+
+
+def paper_table(runs: Runs) -> Table:
+    """MNIST autoencoder beside the paper's figure: ours / theirs, and the first update below the level."""
+    columns = ("method", *(f"at {u}, ours / paper" for u in PAPER_UPDATES[:3]), f"first below {LEVEL:g}")
+    rows: list[list[Cell]] = []
+    for name, run in runs.items():
+        theirs = PAPER_MNIST.get(name)
+        cells: list[Cell] = [name]
+        for k, update in enumerate(PAPER_UPDATES[:3]):
+            ours = f"{run[update - 1]['train_error']:.3g}" if update <= len(run) else "-"
+            cells.append(f"{ours} / {theirs[k] if theirs else '-'}")
+        reached = first_at_or_below(run, LEVEL)
+        rows.append([*cells, int(reached) if reached == reached else "not reached"])
+    note = "The paper trains on 60,000 cases; how many ours had stands in the title of the summary."
+    return Table("paper", "Training error beside the paper's", columns, rows, note)
