@@ -151,7 +151,7 @@ def kfac(experiment: Experiment, rule: str) -> torch.optim.Optimizer:
         control=TrustRegion(max_kl=0.3),
         damping=0.03,
         gradient_averaging=0.9,
-        factors=FactorSettings(averaging=0.95, inverse_every=5),
+        factors=FactorSettings(averaging=0.95, update_every=5),
     )
 
 
