@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TYPES := build/types
 
-.PHONY: install train test lint bench sb3-suite solve clean
+.PHONY: install train test lint bench sb3-suite clean
 
 install: $(STAMP)
 
@@ -37,6 +37,7 @@ bench: install
 	$(BIN)/geonpg bench update
 	$(BIN)/geonpg bench trust-region
 	$(BIN)/geonpg bench envs
+	$(BIN)/geonpg bench train
 
 # SB3's own tests, unmodified, with A2C replaced by ACKTR (scripts/sb3_suite.py)
 sb3-suite: install
