@@ -29,7 +29,7 @@ from geonpg.scripts import run, zoo
 from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, prepare
 from geonpg.scripts.cli import Parser
 from geonpg.scripts.run import FINAL_EPISODES, TIMES, Stopped, create, write_tables
-from geonpg.scripts.train import listening
+from geonpg.scripts.stopping import listening
 
 CURVE_STEPS = 10_000  # at least, between two rows of the learning curve
 # Columns of the learning curve, by what the algorithms log; what one of them does not log is not a number.

@@ -20,7 +20,7 @@ from geonpg.scripts.jobs import Job, check_recorded, compact, finish, is_done
 from geonpg.scripts.matrix import Group, groups_from, jobs_of, read
 from geonpg.scripts.progress import Board, Display
 from geonpg.scripts.runner import Runner, Task, locked
-from geonpg.scripts.train import Signals, listening
+from geonpg.scripts.stopping import Signals, listening
 
 POLL_SECONDS = 0.1
 FLAGS = ("methods", "envs", "seeds", "steps", "preset", "baselines")

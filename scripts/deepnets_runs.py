@@ -2,10 +2,8 @@
 
 import csv
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from geonpg.scripts.artifacts import Table, replacing, write_text
 from geonpg.scripts.deepnets_data import DataError
 from geonpg.scripts.deepnets_methods import Method, Progress
 from geonpg.scripts.deepnets_tasks import Experiment
+from geonpg.scripts.stopping import listening
 
 SAVE_EVERY = 60.0  # seconds: what an unkind end may lose
 COLUMNS = ("update", "seconds", "cpu_seconds", "test_error", *(f.name for f in fields(Progress)))
@@ -79,27 +78,10 @@ def resume(run: Run, folder: Path) -> None:
     run.rows = rows
 
 
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Inside, the first interrupt only raises a flag, and a second one stops at once."""
-    seen = False
-
-    def note(number: int, frame: object) -> None:
-        nonlocal seen
-        seen = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: seen
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def train(run: Run, experiment: Experiment, updates: int, folder: Path, tick: Callable[[Run], None]) -> bool:
     """Train to that many updates; false if interrupted. Either way the state is on disk."""
     saved = time.monotonic()
-    with interruptible() as interrupted:
+    with listening() as interrupted:
         while len(run.rows) < updates and not interrupted():
             run.advance(experiment)
             tick(run)

@@ -1,14 +1,12 @@
 """Train an agent in one run folder: `geonpg train --env Walker2d-v4 --method geo`."""
 
 import logging
-import signal
 import sys
 import threading
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -19,6 +17,7 @@ from geonpg.configs import load, names, parse_overrides
 from geonpg.scripts.building import check_actions
 from geonpg.scripts.cli import Parser
 from geonpg.scripts.run import Plan, Run, Stopped, begin, resume
+from geonpg.scripts.stopping import Signals, listening
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -80,32 +79,6 @@ class Bar:
 
     def close(self) -> None:
         self.bar.close()
-
-
-class Signals:
-    """The first SIGINT or SIGTERM asks the run to stop after its update; another one ends it at once."""
-
-    def __init__(self) -> None:
-        self.received = 0
-
-    def receive(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        signal.signal(number, signal.SIG_DFL)
-
-    def __call__(self) -> bool:
-        return self.received > 0
-
-
-@contextmanager
-def listening() -> Iterator[Signals]:
-    """Inside, signals are heard; afterwards they mean what they meant before."""
-    signals = Signals()
-    before = {number: signal.signal(number, signals.receive) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
