@@ -32,6 +32,7 @@ from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
 
 Self = TypeVar("Self", bound="ACKTR")
 
+SHORTEST = 0.01  # of annealed steps, as a share of the first
 FIRST_ORDER_RATE = 1e-3  # of a critic trained by an `optimizer_class` of the user's, if no rate is given
 
 
@@ -44,7 +45,8 @@ class ACKTR(OnPolicyAlgorithm):
 
     method: the update rule, ng, mid, geo or geof. solver: kfac, pcg or cg (of `cg_iterations`).
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture. calibrate: see docs/geometry.md.
-    target_kl: the trust region. damping: of the Fisher matrix. gradient_averaging: decay of the averaged gradient.
+    target_kl: the trust region. anneal: steps shorten over a call of `learn`, in proportion to what is left of it.
+    damping: of the Fisher matrix. gradient_averaging: decay of the averaged gradient.
     advantage_floor: advantages are divided by their deviation, but by no less than this. Where a task is solved, what
     is left of them is noise, and must not be blown up into steps of full length.
     factor_averaging: of the Kronecker factors, the critic's too. factors_every: updates between two looks at them.
@@ -71,8 +73,8 @@ class ACKTR(OnPolicyAlgorithm):
         policy_kwargs: dict[str, Any] | None = None, verbose: int = 0, seed: int | None = None,
         device: torch.device | str = "auto", _init_setup_model: bool = True, *,
         method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
-        target_kl: float = 0.0015, damping: float = 0.01, gradient_averaging: float = 0.9, cg_iterations: int = 10,
-        factor_averaging: float = 0.95, factors_every: int = 1, advantage_floor: float = 0.0,
+        target_kl: float = 0.0015, anneal: bool = False, damping: float = 0.01, gradient_averaging: float = 0.9,
+        cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1, advantage_floor: float = 0.0,
         critic_updates: int = 2, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
         critic_cg_iterations: int = 3, critic_damping: float = 0.03, critic_target_kl: float = 0.0,
         critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
@@ -88,7 +90,8 @@ class ACKTR(OnPolicyAlgorithm):
         )
         self.normalize_advantage, self.advantage_floor = normalize_advantage, advantage_floor
         self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
-        self.target_kl, self.damping, self.gradient_averaging = target_kl, damping, gradient_averaging
+        self.target_kl, self.anneal = target_kl, anneal
+        self.damping, self.gradient_averaging = damping, gradient_averaging
         self.cg_iterations, self.factor_averaging, self.factors_every = cg_iterations, factor_averaging, factors_every
         self.critic_updates, self.critic_learning_rate = critic_updates, critic_learning_rate
         self.critic_solver, self.critic_cg_iterations = critic_solver, critic_cg_iterations
@@ -181,6 +184,9 @@ class ACKTR(OnPolicyAlgorithm):
         """One step of the policy and several of the critic, on the whole rollout."""
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
+        if self.anneal:  # a step's length is the root of its KL
+            left = max(self._current_progress_remaining, SHORTEST)
+            self.optimizer.control = TrustRegion(max_kl=self.target_kl * left**2)
         batch = next(self.rollout_buffer.get(batch_size=None))
         inputs = self.networks.inputs(batch.observations)
         with self.timed("policy"):
@@ -190,11 +196,15 @@ class ACKTR(OnPolicyAlgorithm):
         self._n_updates += 1
         self._record_update(policy_loss, value_loss, entropy)
 
+    def scaled(self, advantages: Tensor) -> Tensor:
+        """As the surrogate takes them."""
+        if not self.normalize_advantage or len(advantages) < 2:
+            return advantages
+        return (advantages - advantages.mean()) / (advantages.std().clamp(min=self.advantage_floor) + 1e-8)
+
     def _improve_policy(self, inputs: Any, batch: RolloutBufferSamples) -> tuple[float, float]:
         """The loss and the entropy before the step."""
-        advantages = batch.advantages
-        if self.normalize_advantage and len(advantages) > 1:
-            advantages = (advantages - advantages.mean()) / (advantages.std().clamp(min=self.advantage_floor) + 1e-8)
+        advantages = self.scaled(batch.advantages)
         draws, family, optimizer = draws_of(self.policy, batch.actions), self.networks.family, self.optimizer
         start: list[float] = []
 

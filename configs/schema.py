@@ -104,6 +104,7 @@ class Settings:
     calibrate: bool = setting(True, "scale the correction to its least-squares length; false is the published form")
     learning_rate: float = setting(0.3, "longest step h of the policy", POSITIVE)
     target_kl: float = setting(0.0015, "predicted KL divergence of one update of the policy, at most", POSITIVE)
+    anneal: bool = setting(False, "steps shorten over the run, in proportion to what is left of it")
     damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
     gradient_averaging: float = setting(0.9, "decay of the average of gradients over updates", AVERAGING)
     cg_iterations: int = setting(10, "iterations of pcg and cg", at_least(1))

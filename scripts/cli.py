@@ -14,6 +14,7 @@ COMMANDS = {
     "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
     "deepnets": "the paper's deep autoencoders and classifier, by natural gradients, Adam and K-FAC",
     "bench": "cost and accuracy of an update",
+    "branch": "the rules from the same checkpoints with the same random numbers: paired differences",
     "report": "a folder of runs as one page: curves, intervals, verdicts",
     "configs": "presets of a training run: which there are, and what they say",
 }

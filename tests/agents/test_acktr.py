@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.policies import ActorCriticPolicy
@@ -78,6 +79,24 @@ def test_the_step_stays_within_its_trust_region(solver: str) -> None:
     assert report.accepted
     assert 0 < report.actual_kl <= 1.5 * 0.003
     assert report.predicted_kl == pytest.approx(0.003 * 0.25**report.halvings, rel=1e-3)
+
+
+def test_annealed_steps_shorten_in_proportion_to_what_is_left() -> None:
+    agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), target_kl=0.004, anneal=True, seed=0)
+    lengths = []
+
+    class Look(BaseCallback):
+        def _on_rollout_start(self) -> None:
+            if agent._n_updates:
+                lengths.append((2 * agent.optimizer.report.predicted_kl) ** 0.5)
+
+        def _on_step(self) -> bool:
+            return True
+
+    agent.learn(5 * 128, callback=Look())
+    lengths.append((2 * agent.optimizer.report.predicted_kl) ** 0.5)
+    # the last one, of a run that is over, is a hundredth
+    assert np.array(lengths) == pytest.approx(np.array([0.8, 0.6, 0.4, 0.2, 0.01]) * (2 * 0.004) ** 0.5, rel=1e-3)
 
 
 def test_the_actor_moves_with_its_critic_standing_still_and_the_other_way_round() -> None:

@@ -37,7 +37,7 @@ CONTRACT = {
     "env_threads": AT_LEAST_0,
     **dict.fromkeys(["gamma", "gae_lambda", "critic_lambda"], UNIT),
     **dict.fromkeys(["normalize_observations", "normalize_rewards", "scale_actions", "calibrate"], BOOLEAN),
-    **dict.fromkeys(["normalize_advantage", "ortho_init"], BOOLEAN),
+    **dict.fromkeys(["normalize_advantage", "ortho_init", "anneal"], BOOLEAN),
     **dict.fromkeys(["clip", "learning_rate", "target_kl", "critic_learning_rate"], POSITIVE),
     **dict.fromkeys(["damping", "critic_damping", "critic_target_kl", "ent_coef", "advantage_floor"], NOT_NEGATIVE),
     **dict.fromkeys(["gradient_averaging", "factor_averaging", "critic_gradient_averaging"], AVERAGING),

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from geonpg.scripts import bench, bench_deepnets, bench_trust_region, bench_update
+from geonpg.scripts import bench, bench_deepnets, bench_noise, bench_trust_region, bench_update
 
 
 def run_json(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
@@ -56,3 +56,17 @@ def test_deepnets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
         assert results[f"deepnets/{rule}_over_ng"] > 0
         assert results[f"deepnets/{rule}_iterations"] <= limit * results["deepnets/ng_iterations"]
     assert "CG iterations" in bench_deepnets.table(results)
+
+
+def test_noise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Small and short: every variant is measured, and a gain on one's own batch is one."""
+    for name, value in {"TASKS": ("Reacher-v4",), "CHECKPOINTS": 2, "EVERY": 1, "HELD_OUT": 1}.items():
+        monkeypatch.setattr(bench_noise, name, value)
+    results = run_json("noise", capsys)
+    for variant in bench_noise.VARIANTS:
+        assert results[f"noise/Reacher-v4/{variant}/own"] > 0
+        low, high = (results[f"noise/Reacher-v4/{variant}/held_out/{end}"] for end in ("low", "high"))
+        assert low <= results[f"noise/Reacher-v4/{variant}/held_out"] <= high
+    # from the same state and batch, a longer step along the same direction gains more there
+    assert results["noise/Reacher-v4/one-batch-kl-0.01/own"] > results["noise/Reacher-v4/one-batch/own"]
+    assert "held out" in bench_noise.table(results)

@@ -1,0 +1,75 @@
+"""What an update is worth on data that it has not seen: a batch of the policy before it, drawn anew."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from stable_baselines3.common.callbacks import CallbackList
+from torch import Tensor
+
+from geonpg.agents import ACKTR
+from geonpg.agents.outputs import draws_of
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Inputs and actions of a policy, what it thought of them, and advantages by its critic, scaled as in an update."""
+
+    inputs: Any
+    draws: Tensor
+    log_prob: Tensor
+    advantages: Tensor
+
+    @torch.no_grad()
+    def gain(self, agent: ACKTR) -> float:
+        """The surrogate of the agent's policy; 0 before the update, in deviations of the advantage."""
+        log_prob = agent.networks.family.log_prob(agent.networks.actor(self.inputs), self.draws)
+        return float((torch.expm1(log_prob - self.log_prob) * self.advantages).mean())
+
+    @torch.no_grad()
+    def entropy(self, agent: ACKTR) -> float:
+        return float(agent.networks.family.entropy(agent.networks.actor(self.inputs)).mean())
+
+
+def begin(agent: ACKTR) -> CallbackList:
+    """Ready to be updated step by step, and the callback that rollouts want."""
+    agent._setup_learn(0)
+    callback = CallbackList([])
+    callback.init_callback(agent)
+    return callback
+
+
+def roll(agent: ACKTR, callback: CallbackList) -> None:
+    """One rollout into the agent's buffer."""
+    assert agent.env is not None
+    agent.collect_rollouts(agent.env, callback, agent.rollout_buffer, agent.n_steps)
+
+
+def update(agent: ACKTR, callback: CallbackList, total_steps: int) -> None:
+    """One rollout and one update, of a run with so many steps."""
+    roll(agent, callback)
+    agent._update_current_progress_remaining(agent.num_timesteps, total_steps)
+    agent.train()
+
+
+def batch_of(agent: ACKTR) -> HeldOut:
+    """The agent's last rollout."""
+    batch = next(agent.rollout_buffer.get(batch_size=None))
+    inputs = agent.networks.inputs(batch.observations)
+    return HeldOut(inputs, draws_of(agent.policy, batch.actions), batch.old_log_prob, batch.advantages)
+
+
+def held_out(agent: ACKTR, callback: CallbackList, rollouts: int, seed: int) -> HeldOut:
+    """Rollouts of the policy as it stands, with random numbers of their own. Environments and generators move on."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    parts = []
+    for _ in range(rollouts):
+        roll(agent, callback)
+        parts.append(batch_of(agent))
+    advantages = agent.scaled(torch.cat([part.advantages for part in parts]))
+    inputs, draws, log_prob = (
+        torch.cat([getattr(part, name) for part in parts]) for name in ("inputs", "draws", "log_prob")
+    )
+    return HeldOut(inputs, draws, log_prob, advantages)
