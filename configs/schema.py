@@ -88,8 +88,8 @@ def setting(default: T, help: str, legal: Legal = ANY) -> T:
 class Settings:
     """A training run: rollout, policy, critic, run. A wrong value dies here."""
 
-    n_envs: int = setting(32, "environments stepped side by side", at_least(1))
-    n_steps: int = setting(32, "steps of each environment per update", at_least(1))
+    n_envs: int = setting(16, "environments stepped side by side", at_least(1))
+    n_steps: int = setting(64, "steps of each environment per update", at_least(1))
     gamma: float = setting(0.99, "discount of future rewards", within(0, 1))
     gae_lambda: float = setting(0.95, "lambda of the advantages (GAE)", within(0, 1))
     normalize_observations: bool = setting(True, "observations with running mean 0 and variance 1")
@@ -103,8 +103,8 @@ class Settings:
     alpha: float = setting(0.0, "connection: 0 Levi-Civita (the paper), 1 exponential, -1 mixture", within(-1, 1))
     calibrate: bool = setting(True, "scale the correction to its least-squares length; false is the published form")
     learning_rate: float = setting(0.3, "longest step h of the policy", POSITIVE)
-    target_kl: float = setting(0.0015, "predicted KL divergence of one update of the policy, at most", POSITIVE)
-    anneal: bool = setting(False, "steps shorten over the run, in proportion to what is left of it")
+    target_kl: float = setting(0.003, "predicted KL divergence of one update of the policy, at most", POSITIVE)
+    anneal: bool = setting(True, "steps shorten over the run, in proportion to what is left of it")
     damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
     gradient_averaging: float = setting(0.9, "decay of the average of gradients over updates", AVERAGING)
     cg_iterations: int = setting(10, "iterations of pcg and cg", at_least(1))
