@@ -2,6 +2,7 @@
 
 Runs are at DIR/<task>/<preset or algorithm>/<method or settings>/<seed>/ or deeper, as `geonpg compare` leaves them.
 The page is DIR/report.html, its figures are DIR/figures/*.svg and *.png. Only finished runs count; others are named.
+What `geonpg branch` left in DIR/branch stands beside them.
 """
 
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from geonpg.scripts import branch_analysis as branches
 from geonpg.scripts import report_figures as figures
 from geonpg.scripts import report_page as html
 from geonpg.scripts.artifacts import Table, replacing, write_text
@@ -31,6 +33,10 @@ METHOD = (
     "Verdicts: over all tasks, whether the interval of the probability of improvement leaves out 0.5; on one task, "
     "whether that of the difference of means leaves out 0. Nothing is corrected for the number of comparisons.",
     "Runs that have not ended are left out. A run's last evaluation counts, not its best.",
+)
+BRANCHES = (
+    "Branches: from the same checkpoint every rule makes ten updates with the same random numbers, and is held against "
+    "ng there. This is the primary test of whether geometry helps; its analysis was fixed beforehand (docs/branch.md)."
 )
 SETS = {"main": "the main preset and other algorithms", "presets": "other presets"}
 CAPTIONS = {
@@ -89,14 +95,35 @@ def summary(study: Study) -> str:
     return f"{text}; {len(study.left_out)} left out, see below." if study.left_out else f"{text}."
 
 
-def page(study: Study, found: Sequence[Table], drawn: Mapping[str, Figure], many: Sequence[Curves]) -> str:
+def read_branches(folder: Path) -> branches.Study | None:
+    """What `geonpg branch` left beside the runs, if it did."""
+    there = folder / "branch"
+    return branches.read_study(there) if any(there.glob("*/*.csv")) else None
+
+
+def branch_parts(study: branches.Study) -> list[str]:
+    parts = [html.heading("Does geometry help? Paired branches"), html.paragraph(BRANCHES, "note")]
+    parts.append(html.figure_html(branches.figure(study), "Paired differences to ng", wide=True))
+    for table in branches.tables(study):
+        parts += [html.subheading(table.title), html.table_html(table)]
+    return parts
+
+
+def page(
+    study: Study,
+    found: Sequence[Table],
+    drawn: Mapping[str, Figure],
+    many: Sequence[Curves],
+    branched: branches.Study | None,
+) -> str:
     """Verdicts, curves, the other tables, what is left out, how it is computed."""
+    paired = branch_parts(branched) if branched else []
     first = [part for table in found if table.name in VERDICTS for part in table_parts(table, drawn)]
     rest = [part for table in found if table.name not in VERDICTS for part in table_parts(table, drawn)]
     shown = [part for each in many for part in curve_parts(study, each)]
     left_out = [html.heading("Left out"), html.items(study.left_out)] if study.left_out else []
     last = [html.heading("How it is computed"), html.items(METHOD)]
-    return html.page(TITLE, [html.paragraph(summary(study)), *first, *shown, *rest, *left_out, *last])
+    return html.page(TITLE, [html.paragraph(summary(study)), *paired, *first, *shown, *rest, *left_out, *last])
 
 
 def table_parts(table: Table, drawn: Mapping[str, Figure]) -> list[str]:
@@ -112,12 +139,12 @@ def curve_parts(study: Study, many: Curves) -> list[str]:
     return [*head, html.key_html(labels, style), html.figures_html(singles)]
 
 
-def write(study: Study, found: Sequence[Table], out: Path) -> list[Path]:
+def write(study: Study, found: Sequence[Table], branched: branches.Study | None, out: Path) -> list[Path]:
     """The page and its figures; returns what was written."""
     (out / "figures").mkdir(parents=True, exist_ok=True)
     drawn, many, style = aggregates(study), curves(study), figures.styles(study)
     written = [out / "report.html"]
-    write_text(written[0], page(study, found, drawn, many))
+    write_text(written[0], page(study, found, drawn, many, branched))
     together = {
         f"{c.measure}-{c.where}": figures.combined(c.panels, style, figures.legend_labels(study, c.kinds)) for c in many
     }
@@ -144,15 +171,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"left out: {sentence}", file=sys.stderr)
     if not study.main:
         parser.error(f"{arguments.folder} holds no finished run at <task>/<preset>/<method>/<seed>/")
-    found = tables(study)
+    found, branched = tables(study), read_branches(arguments.folder)
     try:
-        written = write(study, found, arguments.out or arguments.folder)
+        written = write(study, found, branched, arguments.out or arguments.folder)
     except OSError as error:
         parser.error(f"cannot write {error.filename}: {error.strerror}")
     if arguments.json:
-        print(json.dumps(numbers(study)))
+        print(json.dumps(numbers(study) | (branches.flat(branched) if branched else {})))
     else:
-        print("\n\n".join(table.markdown() for table in found))
+        print("\n\n".join(table.markdown() for table in [*found, *(branches.tables(branched) if branched else ())]))
         print("\nwritten:", *(f"  {path}" for path in written), sep="\n")
     return 0
 

@@ -35,6 +35,8 @@ tbody th { font-weight: 600; position: sticky; left: 0; background: var(--paper)
 .worse { color: var(--bad); font-weight: 600; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: .5rem; }
 figure { margin: 0 0 .8rem; max-width: 34rem; }
+figure.wide { max-width: none; overflow-x: auto; }
+figure.wide svg { min-width: 44rem; }
 figure svg { width: 100%; height: auto; display: block; }
 figure svg text { fill: currentColor; font-family: inherit !important; }
 .key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; list-style: none; font-size: .9rem; max-width: none; }
@@ -58,6 +60,10 @@ def page(title: str, body: Sequence[str]) -> str:
 
 def heading(text: str) -> str:
     return f"<h2>{escape(text)}</h2>"
+
+
+def subheading(text: str) -> str:
+    return f"<h3>{escape(text)}</h3>"
 
 
 def paragraph(text: str, name: str = "") -> str:
@@ -101,12 +107,12 @@ def is_number(cell: str) -> bool:
     return re.fullmatch(r"(-?\d[-\d. ±toM k]*|never|-|)", cell) is not None
 
 
-def figure_html(figure: Figure, label: str) -> str:
+def figure_html(figure: Figure, label: str, wide: bool = False) -> str:
     """Inline, in the colours of the page: what is black takes the colour of text."""
     text = encoded(figure, "svg", facecolor="none").decode()
     svg = text[text.index("<svg") :].replace("#000000", "currentColor")
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # names that every figure would repeat
-    return f'<figure role="img" aria-label="{escape(label)}">{svg}</figure>'
+    return f'<figure{css("wide" if wide else "")} role="img" aria-label="{escape(label)}">{svg}</figure>'
 
 
 def figures_html(figures: Mapping[str, Figure]) -> str:

@@ -9,11 +9,12 @@ from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, STEPS, TASKS, is_anch
 from geonpg.scripts.artifacts import Table
 from geonpg.scripts.comparisons import Comparison, Pair, iqm, over_baseline, over_others, scored
 from geonpg.scripts.intervals import COUNT, Estimate, bootstrap, mean, verdict
-from geonpg.scripts.study import Group, Kind, Study
+from geonpg.scripts.study import Group, Kind, Name, Study
 
 Array = NDArray[np.float64]
 
 INTERVAL = "95 % interval"
+WHOLE = "whole"  # the label of runs that ablations are held against: the preset itself, with their number of steps
 
 
 def tables(study: Study) -> list[Table]:
@@ -161,12 +162,13 @@ def spread(scores: Array) -> str:
 def ablation_table(study: Study) -> Table:
     rows = []
     for (env_id, kind), group in study.groups.items():
-        if group.ablation_of is not None:
+        if group.ablation_of is not None and kind.preset != WHOLE:
             row = [env_id, str(kind), *against_whole(study, group), number(group.finals.mean())]
             rows.append([*row, str(group.ablation_of), steps_text(group.budget), str(group.seeds)])
     columns = ("task", "ablation", "verdict", "difference", INTERVAL, "whole", "evaluation", "of", "steps", "seeds")
     note = (
-        "Difference: of the ablation's mean evaluation from that of the whole method after as many steps. "
+        "Difference: of the ablation's mean evaluation from that of the whole method after as many steps; where steps "
+        f"are annealed, of runs under the label {WHOLE!r} that had as many. "
         "Worse: what was taken away had helped."
     )
     return Table("ablations", "What each ingredient brings", columns, rows, note)
@@ -175,7 +177,8 @@ def ablation_table(study: Study) -> Table:
 def against_whole(study: Study, group: Group) -> list[str]:
     """Verdict, difference, interval and the mean of the untouched method."""
     assert group.ablation_of is not None
-    whole = study.of_kind(group.ablation_of).get(group.name.env_id)
+    same_budget = Name(group.name.env_id, Kind(WHOLE, group.ablation_of.method))
+    whole = study.groups.get(same_budget) or study.of_kind(group.ablation_of).get(group.name.env_id)
     if whole is None:
         return ["nothing to compare with", "", "", ""]
     pair = Pair(group, whole)

@@ -20,6 +20,7 @@ from studies import write_group, write_run
 from geonpg.scripts import report
 from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, RANDOM_LEVEL, TASKS, normalised
 from geonpg.scripts.artifacts import Table
+from geonpg.scripts.branch_trunk import RULES, Branch, write_rows
 from geonpg.scripts.report_page import table_html
 from geonpg.scripts.report_tables import tables
 from geonpg.scripts.study import read_study
@@ -111,6 +112,27 @@ def test_an_ablation_is_held_against_the_whole_after_as_many_steps(outcome: Outc
     assert float(row["whole"]) == pytest.approx(geo.finals_at(500_000).mean(), abs=0.5)
     assert float(row["whole"]) < geo.finals.mean() - 100
     assert "no-averaging" not in json.dumps(rows(outcome.runs, "tasks"))
+
+
+def test_where_the_whole_was_run_as_long_it_is_held_against_that(tmp_path: Path) -> None:
+    """Annealed runs of different lengths do not compare on the way."""
+    write_group(tmp_path / "Hopper-v4/default/geo", HIGH)
+    write_group(tmp_path / "Hopper-v4/whole/geo", MIXED, steps=500_000, preset="default")
+    write_group(tmp_path / "Hopper-v4/no-averaging/geo", LOW, steps=500_000, preset="default")
+    (row,) = rows(tmp_path, "ablations")
+    assert (row["ablation"], row["whole"]) == ("no-averaging/geo", "1200")
+
+
+def test_branches_stand_beside_the_runs(tmp_path: Path) -> None:
+    write_run(tmp_path / "Hopper-v4/default/geo/0", 500)
+    (tmp_path / "branch/Hopper-v4").mkdir(parents=True)
+    one = [Branch(512, rule, 100.0 + (rule == "geo"), 0.1, 0.05, 1.1, 0.1, -0.01) for rule in RULES]
+    write_rows(tmp_path / "branch/Hopper-v4/1000.csv", one)
+    done = reported(tmp_path, tmp_path / "out", "--json")
+    assert json.loads(done.printed)["branch/Hopper-v4/geo/score"] == 1
+    assert "Paired branches" in done.page
+    assert "too few checkpoints" in done.page
+    assert Page(done.page).fetched == []
 
 
 def test_steps_to_the_paper_s_level(outcome: Outcome) -> None:
