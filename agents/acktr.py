@@ -23,17 +23,18 @@ from stable_baselines3.common.utils import explained_variance, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
-from geonpg.kfac import SOLVERS, CgSolver, Constant, FactorSettings, FixedGaussian, NaturalGradient, Solver, TrustRegion
-from geonpg.kfac.choice import choose, require
+from geonpg.kfac import NaturalGradient, Ranks, TrustRegion
+from geonpg.kfac.choice import require
+from geonpg.kfac.ranks import ALONE
 
-from .collector import Observations, collect
+from .collector import Observations, collect, whole_batch
+from .optimizers import critic_optimizer, policy_optimizer
 from .outputs import Networks, draws_of
 from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
 
 Self = TypeVar("Self", bound="ACKTR")
 
 SHORTEST = 0.01  # of annealed steps, as a share of the first
-FIRST_ORDER_RATE = 1e-3  # of a critic trained by an `optimizer_class` of the user's, if no rate is given
 
 
 class ACKTR(OnPolicyAlgorithm):
@@ -52,6 +53,7 @@ class ACKTR(OnPolicyAlgorithm):
     factor_averaging: of the Kronecker factors, the critic's too. factors_every: updates between two looks at them.
     critic_*: the critic's own; it takes `critic_updates` Gauss-Newton steps per batch toward returns with lambda
     `critic_lambda`, each of which changes values by sqrt(2 critic_target_kl) at most, or freely if that is 0.
+    ranks: the processes that train this agent together, each with as many environments of its own.
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
@@ -78,6 +80,7 @@ class ACKTR(OnPolicyAlgorithm):
         critic_updates: int = 2, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
         critic_cg_iterations: int = 3, critic_damping: float = 0.03, critic_target_kl: float = 0.0,
         critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         super().__init__(
             policy, cast(GymEnv, env), learning_rate=learning_rate, n_steps=n_steps, gamma=gamma, gae_lambda=gae_lambda,
@@ -98,6 +101,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.critic_damping, self.critic_target_kl = critic_damping, critic_target_kl
         self.critic_gradient_averaging = critic_gradient_averaging
         self.critic_lambda = gae_lambda if critic_lambda is None else critic_lambda
+        self.ranks = ranks
         self.seconds: dict[str, float] = {}  # by phase, in this process
         require(critic_updates >= 1, f"critic_updates must be at least 1, not {critic_updates}")
         if _init_setup_model:
@@ -107,42 +111,8 @@ class ACKTR(OnPolicyAlgorithm):
     def _setup_model(self) -> None:
         super()._setup_model()
         self.networks = Networks(self.policy, obs_as_tensor(batch_of_one(self.observation_space), self.device))
-        self.policy.optimizer = NaturalGradient(
-            self.networks.actor,
-            self.networks.family,
-            lr=self.lr_schedule(1),
-            rule=self.method,
-            solver=solver_of(self.solver, self.cg_iterations),
-            control=TrustRegion(max_kl=self.target_kl),
-            damping=self.damping,
-            alpha=self.alpha,
-            calibrate=self.calibrate,
-            gradient_averaging=self.gradient_averaging,
-            factors=FactorSettings(averaging=self.factor_averaging, update_every=self.factors_every),
-            parameters=self.networks.actor_parameters,
-            seed=int(torch.randint(2**31, ())),
-        )
-        cast(Any, self.policy).critic_optimizer = self._make_critic_optimizer()
-
-    def _make_critic_optimizer(self) -> torch.optim.Optimizer:
-        own = self.policy_kwargs.get("optimizer_class")
-        if own is not None:
-            rate = self.critic_learning_rate or FIRST_ORDER_RATE
-            keywords = self.policy_kwargs.get("optimizer_kwargs") or {}
-            return own(self.networks.critic_parameters, lr=rate, **keywords)
-        return NaturalGradient(
-            self.networks.critic,
-            FixedGaussian(),
-            lr=self.critic_learning_rate or 1.0,
-            rule="ng",
-            solver=solver_of(self.critic_solver, self.critic_cg_iterations),
-            control=TrustRegion(max_kl=self.critic_target_kl) if self.critic_target_kl > 0 else Constant(),
-            damping=self.critic_damping,
-            gradient_averaging=self.critic_gradient_averaging,
-            factors=FactorSettings(averaging=self.factor_averaging, update_every=self.critic_updates),
-            parameters=self.networks.critic_parameters,
-            seed=int(torch.randint(2**31, ())),
-        )
+        self.policy.optimizer = policy_optimizer(self)
+        cast(Any, self.policy).critic_optimizer = critic_optimizer(self)
 
     @property
     def optimizer(self) -> NaturalGradient:
@@ -154,7 +124,7 @@ class ACKTR(OnPolicyAlgorithm):
         return cast(torch.optim.Optimizer, self.policy.critic_optimizer)
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "networks"]
+        return [*super()._excluded_save_params(), "networks", "ranks"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer", "policy.critic_optimizer"], []
@@ -187,12 +157,13 @@ class ACKTR(OnPolicyAlgorithm):
         if self.anneal:  # a step's length is the root of its KL
             left = max(self._current_progress_remaining, SHORTEST)
             self.optimizer.control = TrustRegion(max_kl=self.target_kl * left**2)
-        batch = next(self.rollout_buffer.get(batch_size=None))
+        batch = whole_batch(self.rollout_buffer)
         inputs = self.networks.inputs(batch.observations)
         with self.timed("policy"):
             policy_loss, entropy = self._improve_policy(inputs, batch)
         with self.timed("critic"):
             value_loss = self._fit_critic(inputs, batch)
+        self.ranks.agree(list(self.policy.parameters()))  # other machines may round differently
         self._n_updates += 1
         self._record_update(policy_loss, value_loss, entropy)
 
@@ -200,7 +171,8 @@ class ACKTR(OnPolicyAlgorithm):
         """As the surrogate takes them."""
         if not self.normalize_advantage or len(advantages) < 2:
             return advantages
-        return (advantages - advantages.mean()) / (advantages.std().clamp(min=self.advantage_floor) + 1e-8)
+        mean, deviation = self.ranks.moments(advantages)
+        return (advantages - mean) / (deviation.clamp(min=self.advantage_floor) + 1e-8)
 
     def _improve_policy(self, inputs: Any, batch: RolloutBufferSamples) -> tuple[float, float]:
         """The loss and the entropy before the step."""
@@ -219,7 +191,7 @@ class ACKTR(OnPolicyAlgorithm):
             return loss
 
         optimizer.step(surrogate)
-        return start[0], start[1]
+        return self.ranks.number(start[0]), self.ranks.number(start[1])
 
     def _fit_critic(self, inputs: Any, batch: RolloutBufferSamples) -> float:
         """The mean squared error before the first step."""
@@ -235,12 +207,15 @@ class ACKTR(OnPolicyAlgorithm):
             loss = 0.5 * error if natural else self.vf_coef * error
             loss.backward()
             if not natural:
+                for parameter in self.networks.critic_parameters:
+                    assert parameter.grad is not None
+                    parameter.grad = self.ranks.mean(parameter.grad)
                 torch.nn.utils.clip_grad_norm_(self.networks.critic_parameters, self.max_grad_norm)
             return float(loss.detach())
 
         for _ in range(self.critic_updates):
             optimizer.step(regression)
-        return errors[0]
+        return self.ranks.number(errors[0])
 
     def _record_update(self, policy_loss: float, value_loss: float, entropy: float) -> None:
         buffer, report = self.rollout_buffer, self.optimizer.report
@@ -278,12 +253,6 @@ class ACKTR(OnPolicyAlgorithm):
         progress_bar: bool = False,
     ) -> Self:
         return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
-
-
-def solver_of(name: str, iterations: int) -> Solver:
-    """The solver of that name; conjugate gradients with that many iterations."""
-    solver = choose("solver", name, SOLVERS)
-    return CgSolver(solver.preconditioned, iterations) if isinstance(solver, CgSolver) else solver
 
 
 def batch_of_one(space: spaces.Space[Any]) -> Observations:

@@ -15,7 +15,8 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import obs_as_tensor
 from torch import nn
 
-from geonpg.kfac import FreeLogStd
+from geonpg.kfac import FreeLogStd, Ranks
+from geonpg.kfac.ranks import ALONE
 
 from .outputs import Networks
 
@@ -34,14 +35,14 @@ def tanh(x: Array) -> Array:
 ACTIVATIONS: dict[type[nn.Module], Callable[[Array], Array]] = {nn.Tanh: tanh, nn.ReLU: relu}
 
 
-def sampler(networks: Networks, n_steps: int, n_envs: int, device: torch.device) -> Act:
+def sampler(networks: Networks, n_steps: int, n_envs: int, device: torch.device, ranks: Ranks = ALONE) -> Act:
     """From observations to actions, for the next `n_steps` calls; the policy must not change in between."""
     *layers, last = networks.actor if isinstance(networks.actor, nn.Sequential) else [networks.actor]
     if type(last) is not FreeLogStd:
-        return lambda observations: networks.act(obs_as_tensor(observations, device)).cpu().numpy()
+        return lambda observations: networks.act(obs_as_tensor(observations, device), ranks).cpu().numpy()
     mean = numpy_chain(layers) if device.type == "cpu" and is_simple(networks, layers) else torch_mean(networks, device)
     std = np.exp(last.get_parameter("log_std").detach().cpu().numpy())
-    noise = iter(std * torch.randn(n_steps, n_envs, len(std)).numpy())
+    noise = iter(std * ranks.own(torch.randn(n_steps, ranks.size * n_envs, len(std)), dim=1).numpy())
     return lambda observations: mean(observations) + next(noise)
 
 

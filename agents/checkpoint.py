@@ -67,6 +67,11 @@ def read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
     check(path, data)
+    return from_bytes(data)
+
+
+def from_bytes(data: bytes) -> dict[str, Any]:
+    """What `to_bytes` was given."""
     with ZipFile(BytesIO(data)) as archive:
         state: dict[str, Any] = unpack(json.loads(archive.read(MANIFEST)), archive.read(ARRAYS))
     return state

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
-from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from stable_baselines3.common.vec_env import VecEnv
 
 from .acting import sampler
@@ -30,6 +31,7 @@ class Rollout:
 
     dones: Array
     timeouts: list[tuple[int, int, Any]] = field(default_factory=list)  # step, environment, last observation
+    episodes: list[tuple[float, float]] = field(default_factory=list)  # return and length, where ranks share them
 
 
 def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: RolloutBuffer, n_steps: int) -> bool:
@@ -41,6 +43,10 @@ def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Rollout
         rollout = step_through(agent, env, callback, buffer, n_steps)
     if rollout is None:
         return False
+    if agent.ranks.size > 1:
+        own = torch.tensor(rollout.episodes, dtype=torch.float64).reshape(-1, 2)
+        everyone = torch.cat(agent.ranks.rows(own)).tolist()
+        agent._update_info_buffer([{"episode": {"r": r, "l": int(length)}} for r, length in everyone])
     with agent.timed("values"), torch.no_grad():
         evaluate(agent, buffer, rollout)
     callback.update_locals(locals())
@@ -53,7 +59,7 @@ def step_through(
 ) -> Rollout | None:
     """`n_rollout_steps` steps into the buffer; None if a callback ended them. Callbacks see SB3's own local names."""
     rollout = Rollout(np.zeros(env.num_envs, dtype=np.bool_))
-    act = sampler(agent.networks, n_rollout_steps, env.num_envs, agent.device)
+    act = sampler(agent.networks, n_rollout_steps, env.num_envs, agent.device, agent.ranks)
     unknown = torch.zeros(env.num_envs, 1), torch.zeros(env.num_envs)  # values and log-probabilities, for now
     check_finite(agent._last_obs, np.zeros(env.num_envs))  # what a reset returned, nobody has looked at
     for n_steps in range(n_rollout_steps):
@@ -64,12 +70,14 @@ def step_through(
         new_obs: Any
         new_obs, rewards, dones, infos = env.step(within_bounds(agent, actions))
         check_finite(new_obs, rewards)
-        agent.num_timesteps += env.num_envs
+        agent.num_timesteps += agent.ranks.size * env.num_envs
         callback.update_locals(locals())
         if not callback.on_step():
             return None
         if any(infos):  # at an episode's end at the latest
-            agent._update_info_buffer(infos, dones)
+            if agent.ranks.size == 1:
+                agent._update_info_buffer(infos, dones)
+            rollout.episodes += [(info["episode"]["r"], info["episode"]["l"]) for info in infos if "episode" in info]
             check_finals(dones, infos)
             rollout.timeouts += [(n_steps, i, infos[i]["terminal_observation"]) for i in cut_off(dones, infos)]
         assert agent._last_episode_starts is not None
@@ -141,6 +149,17 @@ def evaluate(agent: "ACKTR", buffer: RolloutBuffer, rollout: Rollout) -> None:
     returns, buffer.gae_lambda = buffer.returns, agent.gae_lambda
     buffer.compute_returns_and_advantage(last_values, rollout.dones)
     buffer.returns = returns
+
+
+def whole_batch(buffer: RolloutBuffer) -> RolloutBufferSamples:
+    """All of a rollout, environment by environment: ranks that hold some of the environments hold rows side by side.
+
+    SB3 shuffles rows; a buffer with a `get` of its own may do what it likes.
+    """
+    if type(buffer).get not in (RolloutBuffer.get, DictRolloutBuffer.get):
+        return next(buffer.get(batch_size=None))
+    next(buffer.get(batch_size=1))  # which puts the rows in order
+    return buffer._get_samples(np.arange(buffer.buffer_size * buffer.n_envs))
 
 
 def flattened(observations: Observations) -> Observations:

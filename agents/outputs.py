@@ -21,7 +21,8 @@ from stable_baselines3.common.preprocessing import preprocess_obs
 from stable_baselines3.common.torch_layers import MlpExtractor
 from torch import Tensor, nn
 
-from geonpg.kfac import Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product
+from geonpg.kfac import Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product, Ranks
+from geonpg.kfac.ranks import ALONE
 
 Observations = Any  # a tensor, or a dictionary of tensors
 
@@ -122,11 +123,11 @@ class Networks:
         return observations
 
     @torch.no_grad()
-    def act(self, observations: Observations) -> Tensor:
+    def act(self, observations: Observations, ranks: Ranks = ALONE) -> Tensor:
         """One draw per observation, without an SB3 distribution where that can be avoided."""
         if not self.standard:
             return self.policy(observations)[0]
-        actions = self.family.sample(self.actor(self.inputs(observations)))
+        actions = ranks.drawn(self.family.sample, self.actor(self.inputs(observations)))
         return actions.long() if isinstance(self.policy.action_dist, MultiCategoricalDistribution) else actions
 
     def values(self, observations: Observations) -> Tensor:

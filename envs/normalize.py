@@ -1,5 +1,6 @@
 """Running normalisation of observations and scaling of rewards, batched, exact, and part of a run's state."""
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
 from .task import Array, Flags
 from .wrappers import restore, state_of
+
+Everyone = Callable[[Array], Sequence[Array]]
 
 
 class Moments:
@@ -38,6 +41,12 @@ class Moments:
         self.squares = self.squares + squares + shift * (self.count * count / total)
         self.count = total
 
+    def columns(self, which: slice) -> "Moments":
+        """Of some of the columns."""
+        part = Moments(0)
+        part.count, part.mean, part.squares = self.count, self.mean[which], self.squares[which]
+        return part
+
     @property
     def variance(self) -> Array:
         """Of the rows seen; one before any was."""
@@ -56,7 +65,8 @@ class Normalize(VecEnvWrapper):
     """Observations with mean zero and variance one, rewards divided by the deviation of their discounted sum.
 
     The statistics move while `training` is true and stand still otherwise, for evaluation. Episode returns in
-    `info["episode"]` stay those of the task.
+    `info["episode"]` stay those of the task. Processes that train one agent share them through `everyone`, which maps
+    an array to those of all of them, in the same order everywhere.
     """
 
     def __init__(
@@ -78,6 +88,7 @@ class Normalize(VecEnvWrapper):
         self.scales_observations, self.scales_rewards = observations, rewards
         self.gamma, self.clip, self.epsilon = gamma, clip, epsilon
         self.training = True
+        self.everyone: Everyone | None = None
         self.observation_moments, self.return_moments = Moments(shape[0]), Moments(1)
         self._discounted = np.zeros(venv.num_envs)
 
@@ -97,16 +108,35 @@ class Normalize(VecEnvWrapper):
         return scaled.clip(-self.clip, self.clip, out=scaled)
 
     def _learn(self, observations: Array, rewards: Array, dones: Flags) -> None:
-        self.observation_moments.update(observations)
         self._discounted = self._discounted * self.gamma + rewards
-        self.return_moments.update(self._discounted[:, None])
+        if self.everyone is None:
+            self.observation_moments.update(observations)
+            self.return_moments.update(self._discounted[:, None])
+        else:
+            for seen in self._of_everyone(np.column_stack([observations, self._discounted])):
+                self.observation_moments.merge(seen.columns(slice(-1)))
+                self.return_moments.merge(seen.columns(slice(-1, None)))
         self._discounted[dones] = 0
+
+    def _of_everyone(self, rows: Array) -> Iterator[Moments]:
+        """The moments of as many rows from every process that shares these statistics."""
+        assert self.everyone is not None
+        own = Moments(rows.shape[1])
+        own.update(rows)
+        for mean, squares in self.everyone(np.stack([own.mean, own.squares])):
+            seen = Moments(rows.shape[1])
+            seen.count, seen.mean, seen.squares = own.count, mean, squares
+            yield seen
 
     def reset(self) -> Array:
         observations = np.asarray(self.venv.reset())
         self._discounted[:] = 0
         if self.training:
-            self.observation_moments.update(observations)
+            if self.everyone is None:
+                self.observation_moments.update(observations)
+            else:
+                for seen in self._of_everyone(observations):
+                    self.observation_moments.merge(seen)
         return self.normalize_observations(observations)
 
     def step_wait(self) -> VecEnvStepReturn:

@@ -15,6 +15,7 @@ from .hessian_free import HessianFree
 from .hessian_free_flow import HessianFreeSettings
 from .metric import Metric
 from .optimizer import NaturalGradient, Report
+from .ranks import ProcessGroup, Ranks
 from .rules import RULES, Rule
 from .solvers import SOLVERS, CgSolver, Solver
 
@@ -22,5 +23,6 @@ __all__ = [
     "RULES", "SOLVERS", "Bernoulli", "BernoulliMean", "Cases", "Categorical", "CategoricalMean", "CgSolver",
     "Constant", "Controller", "DenseFlow", "FactorSettings", "Family", "FixedGaussian", "Flow", "FreeLogStd",
     "Gaussian", "Generic", "HessianFree", "HessianFreeSettings", "KroneckerFisher", "LineSearch", "Metric",
-    "NaturalGradient", "Problem", "Product", "Report", "Rule", "Solver", "TrustRegion", "sparse_initialisation",
+    "NaturalGradient", "Problem", "ProcessGroup", "Product", "Ranks", "Report", "Rule", "Solver", "TrustRegion",
+    "sparse_initialisation",
 ]  # fmt: skip

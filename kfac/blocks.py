@@ -28,6 +28,10 @@ class Block(ABC):
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
         """What `solve` needs; None if the statistics cannot be inverted."""
 
+    def inverse_shapes(self, statistics: Statistics) -> list[tuple[int, ...]]:
+        """Of what `invert` returns."""
+        return [tuple(x.shape) for x in statistics]
+
     @abstractmethod
     def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
         """(block + damping)^-1 b."""
@@ -124,6 +128,9 @@ class LogStdBlock(Block):
 
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
         return (torch.tensor(1 / (2 + damping), dtype=torch.float64),)
+
+    def inverse_shapes(self, statistics: Statistics) -> list[tuple[int, ...]]:
+        return [()]
 
     def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
         return b * inverse[0]

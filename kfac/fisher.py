@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import nan, prod
 
 import torch
 from torch import Generator, Tensor, nn
@@ -13,6 +15,7 @@ from .factors import is_finite, running_average
 from .families import Family, FreeLogStd, Gaussian
 from .flow import StepFailure
 from .layout import Layout
+from .ranks import ALONE, Ranks
 from .taylor import Linearisation, Signals
 
 log = logging.getLogger(__name__)
@@ -21,12 +24,12 @@ log = logging.getLogger(__name__)
 DIAGONAL_PROBES = 4
 
 
-def sampled_targets(family: Family, z: Tensor, generator: Generator) -> Iterator[Tensor]:
+def sampled_targets(family: Family, z: Tensor, generator: Generator, ranks: Ranks) -> Iterator[Tensor]:
     """The score of one draw from the model."""
-    yield family.score(z, family.sample(z, generator))
+    yield family.score(z, ranks.drawn(lambda z: family.sample(z, generator), z))
 
 
-def exact_targets(family: Family, z: Tensor, generator: Generator) -> Iterator[Tensor]:
+def exact_targets(family: Family, z: Tensor, generator: Generator, ranks: Ranks) -> Iterator[Tensor]:
     """One vector per output dimension; together they are the exact output Fisher."""
     yield from family.fisher_root(z)
 
@@ -64,10 +67,15 @@ class KroneckerFisher:
     """The block-diagonal Fisher of a module."""
 
     def __init__(
-        self, module: nn.Module, family: Family, settings: FactorSettings, layout: Layout | None = None
+        self,
+        module: nn.Module,
+        family: Family,
+        settings: FactorSettings,
+        layout: Layout | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.layout = layout or Layout(module)
-        self.family, self.settings = family, settings
+        self.family, self.settings, self.ranks = family, settings, ranks
         self.blocks = list(blocks_of(module, family, self.layout, settings.max_factor))
         owner = {id(m): name for name, m in module.named_modules()}
         self.layers = {owner[id(b.layer)]: b for b in self.blocks if isinstance(b, KroneckerBlock)}
@@ -76,7 +84,7 @@ class KroneckerFisher:
     @torch.no_grad()
     def observe(self, at: Linearisation, generator: Generator) -> list[Statistics]:
         """The statistics of every block on one batch."""
-        targets = list(TARGETS[self.settings.targets](self.family, at.z, generator))
+        targets = list(TARGETS[self.settings.targets](self.family, at.z, generator, self.ranks))
         signals = [at.signals(u) for u in targets] if self.layers else []
         kronecker = {id(b): self._kronecker(name, b, signals, at) for name, b in self.layers.items()}
         diagonal = self._diagonal(at, generator)
@@ -89,7 +97,8 @@ class KroneckerFisher:
 
     def _kronecker(self, name: str, block: KroneckerBlock, signals: list[Signals], at: Linearisation) -> Statistics:
         inputs = block.observe_inputs(signals[0][name][0], at.cases)
-        return inputs, torch.stack([block.observe_gradients(pair[name][1]) for pair in signals]).sum(0)
+        gradients = torch.stack([block.observe_gradients(pair[name][1]) for pair in signals]).sum(0)
+        return self.ranks.mean(inputs), self.ranks.mean(gradients)
 
     def _diagonal(self, at: Linearisation, generator: Generator) -> Tensor:
         """An unbiased estimate of diag(g): independent scores have mean zero, so cross terms cancel."""
@@ -97,9 +106,9 @@ class KroneckerFisher:
         if not any(isinstance(b, DiagonalBlock) for b in self.blocks):
             return total
         for _ in range(DIAGONAL_PROBES):
-            (score,) = sampled_targets(self.family, at.z, generator)
-            total += at.pullback(score).double().square()
-        return total / (DIAGONAL_PROBES * at.cases)
+            (score,) = sampled_targets(self.family, at.z, generator, self.ranks)
+            total += self.ranks.mean(at.pullback(score).double()).square()
+        return total * (self.ranks.size / (DIAGONAL_PROBES * at.cases))
 
     def remember(self, memory: FactorMemory, new: list[Statistics]) -> FactorMemory:
         """Memory with one more observation."""
@@ -118,8 +127,7 @@ class KroneckerFisher:
     def invert(self, memory: FactorMemory, damping: float, dtype: torch.dtype) -> FactorMemory:
         """Memory with fresh inverses; a block that cannot be inverted keeps its last good one."""
         fresh: list[Statistics] = []
-        for i, (block, statistics) in enumerate(zip(self.blocks, memory.statistics, strict=True)):
-            inverse = block.invert(statistics, damping)
+        for i, (block, inverse) in enumerate(zip(self.blocks, self._inverses(memory, damping), strict=True)):
             if inverse is not None:
                 fresh.append(tuple(x.to(dtype) for x in inverse))
             elif memory.inverses:
@@ -128,6 +136,13 @@ class KroneckerFisher:
             else:
                 raise StepFailure(f"the curvature of {block.names[0]} cannot be inverted")
         return replace(memory, inverses=fresh, damping=damping)
+
+    def _inverses(self, memory: FactorMemory, damping: float) -> list[Statistics | None]:
+        """Of every block, shared out over the ranks; None where there is none."""
+        works = [partial(flat_inverse, b, s, damping) for b, s in zip(self.blocks, memory.statistics, strict=True)]
+        shapes = [block.inverse_shapes(s) for block, s in zip(self.blocks, memory.statistics, strict=True)]
+        found = self.ranks.shared_out(works, [sum(map(prod, each)) for each in shapes])
+        return [unflattened(flat, each) if is_finite(flat) else None for flat, each in zip(found, shapes, strict=True)]
 
     def solve(self, memory: FactorMemory, b: Tensor) -> Tensor:
         """Damped inverse times b: [size] -> [size]."""
@@ -147,6 +162,19 @@ class KroneckerFisher:
         lines = [f"{'parameter':{wide}}  {'shape':>12}  block"]
         lines += [f"{name:{wide}}  {shapes[name]:>12}  {kind}" for name, kind in rows]
         return "\n".join(lines)
+
+
+def flat_inverse(block: Block, statistics: Statistics, damping: float) -> Tensor:
+    """As one vector; nan where there is none."""
+    inverse = block.invert(statistics, damping)
+    if inverse is None:
+        return torch.full((sum(map(prod, block.inverse_shapes(statistics))),), nan, dtype=torch.float64)
+    return torch.cat([x.reshape(-1) for x in inverse])
+
+
+def unflattened(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> Statistics:
+    parts = flat.split([prod(shape) for shape in shapes])
+    return tuple(part.view(shape) for part, shape in zip(parts, shapes, strict=True))
 
 
 def has_kronecker_form(layer: nn.Module) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from .families import Family
+from .ranks import ALONE, Ranks
 from .taylor import Linearisation
 
 
@@ -25,17 +26,21 @@ class Bending:
 class Metric:
     """Metric and alpha-connection at a linearised network."""
 
-    def __init__(self, at: Linearisation, family: Family, alpha: float = 0.0) -> None:
-        self.at, self.family, self.alpha = at, family, alpha
+    def __init__(self, at: Linearisation, family: Family, alpha: float = 0.0, ranks: Ranks = ALONE) -> None:
+        self.at, self.family, self.alpha, self.ranks = at, family, alpha, ranks
 
     def inner(self, r: Tensor, other: Tensor) -> float:
         """E[r^T G other], for r = J v: the inner product v^T g w."""
-        return float((r * self.family.fisher(self.at.z, other)).sum()) / self.at.cases
+        return self.ranks.number(float((r * self.family.fisher(self.at.z, other)).sum()) / self.at.cases)
 
     @torch.no_grad()
     def product(self, v: Tensor) -> Tensor:
         """g v."""
-        return self.pull(self.family.fisher(self.at.z, self.at.first(v)))
+        return self.ranks.mean(self._own_product(v))
+
+    def _own_product(self, v: Tensor) -> Tensor:
+        """g v on this rank's cases."""
+        return self.at.pullback(self.family.fisher(self.at.z, self.at.first(v))) / self.at.cases
 
     def quadratic(self, v: Tensor) -> float:
         """v^T g v."""
@@ -55,10 +60,11 @@ class Metric:
 
     def pull(self, u: Tensor) -> Tensor:
         """E[J^T u]."""
-        return self.at.pullback(u) / self.at.cases
+        return self.ranks.mean(self.at.pullback(u) / self.at.cases)
 
     @torch.no_grad()
     def dense(self) -> Tensor:
         """g as a matrix [size, size]: for small models and for tests."""
         basis = torch.eye(self.at.size, dtype=self.at.z.dtype, device=self.at.z.device)
-        return vmap(self.product)(basis) if self.at.vectorises else torch.stack([self.product(e) for e in basis])
+        own = self._own_product
+        return self.ranks.mean(vmap(own)(basis) if self.at.vectorises else torch.stack([own(e) for e in basis]))

@@ -12,6 +12,7 @@ from .fisher import FactorMemory, KroneckerFisher
 from .flow import Flow, StepFailure
 from .functional import Call, Network
 from .metric import Bending, Metric
+from .ranks import ALONE, Ranks
 from .solvers import Solver
 
 # A step goes at most this part of the way to the edge of the output family's domain.
@@ -28,6 +29,7 @@ class Geometry:
     alpha: float = 0.0
     calibrate: bool = True
     gradient_averaging: float = 0.0
+    ranks: Ranks = ALONE
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class NetworkFlow(Flow):
         geometry = self.geometry
         values = self.batch.values if self.base is None else ()
         at = geometry.network.linearise(y, self.batch.call, values)
-        metric = Metric(at, geometry.fisher.family, geometry.alpha)
+        metric = Metric(at, geometry.fisher.family, geometry.alpha, geometry.ranks)
         decay, seen = geometry.gradient_averaging, self.memory.seen + 1
         past = gradient.new_zeros(()) if self.memory.gradient is None else self.memory.gradient
         average = decay * past + (1 - decay) * gradient
@@ -204,8 +206,9 @@ class NetworkFlow(Flow):
 
     @torch.no_grad()
     def divergence(self, y: Tensor, new: Tensor) -> float:
-        z = self.at(y).metric.at.z
-        return float(self.geometry.fisher.family.kl(z, self.geometry.network.outputs(new, self.batch.call)).mean())
+        z, geometry = self.at(y).metric.at.z, self.geometry
+        kl = geometry.fisher.family.kl(z, geometry.network.outputs(new, self.batch.call))
+        return geometry.ranks.number(float(kl.mean()))
 
     def loss(self, y: Tensor) -> float:
         return self.batch.evaluate(y)[0]
@@ -214,7 +217,6 @@ class NetworkFlow(Flow):
         return float(self.at(y).covector @ v)
 
     def step_limit(self, y: Tensor, v: Tensor) -> float:
-        point = self.at(y)
-        return DOMAIN_SHARE * self.geometry.fisher.family.domain_limit(
-            point.metric.at.z, point.first(v), point.metric.alpha
-        )
+        point, family = self.at(y), self.geometry.fisher.family
+        limit = family.domain_limit(point.metric.at.z, point.first(v), point.metric.alpha)
+        return DOMAIN_SHARE * self.geometry.ranks.least(limit)

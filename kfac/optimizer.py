@@ -18,6 +18,7 @@ from .flow import StepFailure
 from .functional import Network
 from .layout import Layout
 from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
+from .ranks import ALONE, Ranks
 from .rules import RULES, Memory
 from .solvers import SOLVERS, DenseSolver, Solver
 
@@ -57,6 +58,7 @@ class NaturalGradient(torch.optim.Optimizer):
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
     calibrate: scale the correction to its least-squares length; False is the published form.
     parameters: those of the module's that are to be trained; all by default.
+    ranks: the processes that share each batch in equal parts; alone by default.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class NaturalGradient(torch.optim.Optimizer):
         factors: FactorSettings | None = None,
         parameters: Sequence[Tensor] | None = None,
         seed: int = 0,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.rule = choose("rule", rule, RULES)
         chosen = choose("solver", solver, SOLVERS) if isinstance(solver, str) else solver
@@ -86,9 +89,9 @@ class NaturalGradient(torch.optim.Optimizer):
         self.control = control or TrustRegion()
         replace(self.control, lr=lr)  # dies here if lr is not a legal one
         layout = Layout(module, parameters)
-        fisher = KroneckerFisher(module, family, factors or FactorSettings(), layout)
+        fisher = KroneckerFisher(module, family, factors or FactorSettings(), layout, ranks)
         network = Network(module, list(fisher.layers), layout=layout)
-        self.geometry = Geometry(network, fisher, chosen, alpha, calibrate, gradient_averaging)
+        self.geometry = Geometry(network, fisher, chosen, alpha, calibrate, gradient_averaging, ranks)
         self.module = module
         self.base_damping = self.damping = damping
         self.memory = FlowMemory()
@@ -142,14 +145,15 @@ class NaturalGradient(torch.optim.Optimizer):
         The closure runs once, and again at every other point that the flow is asked about, with the
         parameters set to that point.
         """
-        layout = self.geometry.network.layout
+        layout, ranks = self.geometry.network.layout, self.geometry.ranks
         start = layout.read()
 
         def run() -> tuple[float, Tensor]:
             self.zero_grad()
             with torch.enable_grad():
                 loss = closure()
-            return float(loss.detach() if isinstance(loss, Tensor) else loss), layout.gradient()
+            own = float(loss.detach() if isinstance(loss, Tensor) else loss)
+            return ranks.number(own), ranks.mean(layout.gradient())
 
         with self.geometry.network.watching() as watched:
             first = run()

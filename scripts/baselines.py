@@ -25,10 +25,11 @@ from geonpg.agents.checkpoint import CheckpointError, Checkpoints
 from geonpg.agents.collector import BrokenEnvironment
 from geonpg.agents.state import get_state, set_state
 from geonpg.configs import FIELDS, Settings, shown
-from geonpg.scripts import run, zoo
+from geonpg.scripts import records, zoo
 from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, prepare
 from geonpg.scripts.cli import Parser
-from geonpg.scripts.run import FINAL_EPISODES, TIMES, Stopped, create, write_tables
+from geonpg.scripts.records import FINAL_EPISODES, TIMES, Stopped, write_tables
+from geonpg.scripts.run import create
 from geonpg.scripts.stopping import listening
 
 CURVE_STEPS = 10_000  # at least, between two rows of the learning curve
@@ -207,7 +208,7 @@ class Keeper(BaseCallback):
             kept.times.append([kept.steps, *kept.seconds.values()])
             write_tables(kept.folder, kept.curve, kept.evaluations, kept.times)
         stopping = self.stop()
-        if final or stopping or time.perf_counter() - self.saved > run.CHECKPOINT_SECONDS:
+        if final or stopping or time.perf_counter() - self.saved > records.CHECKPOINT_SECONDS:
             kept.save()
             self.saved = time.perf_counter()
         if stopping and not final:

@@ -21,6 +21,8 @@ from geonpg.agents.collector import check_finite
 from geonpg.configs import FIELDS, Settings
 from geonpg.envs import Frames, Normalize, ScaleActions, is_native, make_vec, quietly
 from geonpg.envs.wrappers import restore, state_of
+from geonpg.kfac import Ranks
+from geonpg.kfac.ranks import ALONE
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}
 
@@ -98,7 +100,7 @@ def make_env(settings: Settings, env_id: str, n_envs: int, seed: int, **keywords
     return Frames(venv, settings.frames) if settings.frames > 1 else venv
 
 
-def make_agent(settings: Settings, env: VecEnv, seed: int, device: str = "cpu") -> ACKTR:
+def make_agent(settings: Settings, env: VecEnv, seed: int, device: str = "cpu", ranks: Ranks = ALONE) -> ACKTR:
     policy_kwargs: dict[str, Any] = {
         "net_arch": {"pi": list(settings.hidden), "vf": list(settings.critic_hidden)},
         "activation_fn": ACTIVATIONS[settings.activation],
@@ -108,7 +110,7 @@ def make_agent(settings: Settings, env: VecEnv, seed: int, device: str = "cpu") 
     }
     values = asdict(settings)
     chosen = {name: values[name] for name in ARGUMENTS}
-    return ACKTR("MlpPolicy", env, seed=seed, device=device, policy_kwargs=policy_kwargs, **chosen)
+    return ACKTR("MlpPolicy", env, seed=seed, device=device, policy_kwargs=policy_kwargs, ranks=ranks, **chosen)
 
 
 def normalization_of(env: VecEnv) -> Normalize | None:

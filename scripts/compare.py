@@ -16,6 +16,7 @@ from pathlib import Path
 
 from geonpg.configs import names
 from geonpg.scripts.cli import Parser
+from geonpg.scripts.cluster import ClusterTask, RayRunner
 from geonpg.scripts.jobs import Job, check_recorded, compact, finish, is_done
 from geonpg.scripts.matrix import Group, groups_from, jobs_of, read
 from geonpg.scripts.progress import Board, Display
@@ -40,6 +41,10 @@ def parse(argv: Sequence[str]) -> Namespace:
         "--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time (default: the cores, %(default)s)"
     )
     parser.add_argument(
+        "--cluster", nargs="?", const="", metavar="ADDRESS", help="on a Ray cluster, or on Ray started here"
+    )
+    parser.add_argument("--cpus", type=float, default=1.0, help="of a run on a cluster (default: 1)")
+    parser.add_argument(
         "--compact", action=BooleanOptionalAction, default=True, help="drop models and checkpoints of finished runs"
     )
     arguments = parser.parse_args(argv)
@@ -50,6 +55,8 @@ def parse(argv: Sequence[str]) -> Namespace:
         parser.error("name a study file, or --envs with --methods or --baselines")
     if arguments.jobs < 1:
         parser.error(f"--jobs must be at least 1, not {arguments.jobs}")
+    if arguments.cpus <= 0:
+        parser.error(f"--cpus must be above 0, not {arguments.cpus:g}")
     return arguments
 
 
@@ -76,7 +83,16 @@ def conclude(folder: Path, compacting: bool) -> None:
         compact(folder)
 
 
-def work(runner: Runner, board: Board, signals: Signals) -> None:
+def runner_of(arguments: Namespace, jobs: Sequence[Job], lock: int) -> Runner | RayRunner:
+    """For these jobs, on this machine or on a cluster."""
+    root = arguments.results
+    if arguments.cluster is None:
+        return Runner([task_of(job, root, arguments.compact) for job in jobs], arguments.jobs, lock)
+    tasks = [ClusterTask(job, root / job.name, partial(conclude, root / job.name, arguments.compact)) for job in jobs]
+    return RayRunner(tasks, arguments.cluster, arguments.cpus)
+
+
+def work(runner: Runner | RayRunner, board: Board, signals: Signals) -> None:
     """Until nothing is left to do, or a signal comes."""
     display = Display(sys.stderr)
     try:
@@ -93,7 +109,7 @@ def work(runner: Runner, board: Board, signals: Signals) -> None:
         runner.stop()
 
 
-def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tuple[Board, Runner]:
+def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tuple[Board, Runner | RayRunner]:
     root, slots = arguments.results, arguments.jobs
     root.mkdir(parents=True, exist_ok=True)
     with locked(root) as lock:
@@ -102,8 +118,7 @@ def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tupl
         board = Board(jobs, root, slots)
         for name in board.done:  # a kill may have come before a run was compact
             conclude(root / name, arguments.compact)
-        todo = [task_of(job, root, arguments.compact) for job in jobs if job.name not in board.done]
-        runner = Runner(todo, slots, lock)
+        runner = runner_of(arguments, [job for job in jobs if job.name not in board.done], lock)
         work(runner, board, signals)
     return board, runner
 
@@ -114,7 +129,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", level=logging.ERROR)
     try:
         with listening() as signals:
-            jobs = jobs_of(groups_of(arguments), {"env_threads": 1} if arguments.jobs > 1 else {})
+            jobs = jobs_of(
+                groups_of(arguments), {"env_threads": 1} if arguments.jobs > 1 or arguments.cluster is not None else {}
+            )
             board, runner = execute(arguments, jobs, signals)
     except (ValueError, OSError) as error:
         print(f"geonpg compare: {error}", file=sys.stderr)

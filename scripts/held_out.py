@@ -9,6 +9,7 @@ from stable_baselines3.common.callbacks import CallbackList
 from torch import Tensor
 
 from geonpg.agents import ACKTR
+from geonpg.agents.collector import whole_batch
 from geonpg.agents.outputs import draws_of
 
 
@@ -55,7 +56,7 @@ def update(agent: ACKTR, callback: CallbackList, total_steps: int) -> None:
 
 def batch_of(agent: ACKTR) -> HeldOut:
     """The agent's last rollout."""
-    batch = next(agent.rollout_buffer.get(batch_size=None))
+    batch = whole_batch(agent.rollout_buffer)
     inputs = agent.networks.inputs(batch.observations)
     return HeldOut(inputs, draws_of(agent.policy, batch.actions), batch.old_log_prob, batch.advantages)
 

@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,28 +19,22 @@ from shutil import rmtree
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
+import torch
 from stable_baselines3.common.logger import HParam, Logger, TensorBoardOutputFormat
+from stable_baselines3.common.vec_env import VecEnv
 from torch.utils.tensorboard import SummaryWriter
 
 from geonpg.agents import ACKTR
-from geonpg.agents.checkpoint import CheckpointError, Checkpoints, write
+from geonpg.agents.checkpoint import CheckpointError, Checkpoints, from_bytes, to_bytes, write
 from geonpg.agents.state import get_state, set_state
 from geonpg.configs import Settings, load, to_toml
-from geonpg.scripts.artifacts import Table, write_text
+from geonpg.kfac import Ranks
+from geonpg.kfac.ranks import ALONE
+from geonpg.scripts.artifacts import write_text
 from geonpg.scripts.building import evaluate, make_agent, make_env, normalization_of, prepare
-
-CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that a kill loses less than ten
-CURVE_EVERY = 10  # updates per row of the learning curve
-FINAL_EPISODES = 20
-
-CURVE = ("steps", "return", "length", "kl", "entropy", "explained_variance", "value_loss", "rejected")
-EVALUATIONS = ("steps", "mean", "std", "returns")
-TIMES = ("steps", "seconds", "rollout", "values", "policy", "critic", "evaluation")
-
-
-class Stopped(Exception):
-    """The run was asked to stop; its state is saved."""
+from geonpg.scripts.keeper import Keeper
+from geonpg.scripts.launched import cores
+from geonpg.scripts.records import TIMES
 
 
 @dataclass(frozen=True)
@@ -76,11 +70,13 @@ def git_revision() -> str:
     return done.stdout.strip()
 
 
-def begin(plan: Plan, folder: Path) -> "Run":
+def begin(plan: Plan, folder: Path, ranks: Ranks = ALONE) -> "Run":
     """A new run. Everything that can be wrong is found before its folder appears, which does so whole."""
-    if folder.exists():
+    if ranks.rank == 0 and folder.exists():
         raise ValueError(f"{folder} exists: go on with it by --resume {folder}, or choose another folder by --folder")
-    run = Run(plan, folder)
+    run = Run(plan, folder, ranks)
+    if ranks.rank > 0:
+        return run
     facts: dict[str, Any] = {"env": plan.env_id, "seed": plan.seed, "preset": plan.preset, "device": plan.device}
     create(folder, config_of(plan), facts)
     return run
@@ -115,34 +111,34 @@ def plan_of(folder: Path) -> Plan:
         raise ValueError(f"{folder} is no run folder: {error}") from None
 
 
-def resume(folder: Path, steps: int | None = None) -> "Run":
+def resume(folder: Path, steps: int | None = None, ranks: Ranks = ALONE) -> "Run":
     """The run in a folder, at its last good checkpoint; to `steps` steps instead of those it was begun for."""
     plan = plan_of(folder)
     begun_for = plan.settings.steps
     if steps is not None:
         plan = replace(plan, settings=replace(plan.settings, steps=steps))
-    run = Run(plan, folder)
+    run = Run(plan, folder, ranks)
     found = run.checkpoints.latest()
     if found is not None:
         run.restore(*found)
     if plan.settings.steps != begun_for:
         if plan.settings.steps <= run.steps:
             raise ValueError(f"{folder} has made {run.steps} steps already: --steps must be more, not {steps}")
-        write_text(folder / "config.toml", config_of(plan))
+        if ranks.rank == 0:
+            write_text(folder / "config.toml", config_of(plan))
     for leftover in folder.glob(".*.tmp"):  # of a process that was killed while it wrote
-        leftover.unlink()
+        leftover.unlink(missing_ok=True)
     return run
 
 
 class Run:
     """A plan, an agent, and what has come of them so far."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: Path, ranks: Ranks = ALONE) -> None:
         prepare(plan.settings)
-        self.plan, self.folder = plan, folder
+        self.plan, self.folder, self.ranks = plan, folder, ranks
         self.checkpoints = Checkpoints(folder / "checkpoints")
-        self.env = make_env(plan.settings, plan.env_id, plan.settings.n_envs, plan.seed)
-        self.agent: ACKTR = make_agent(plan.settings, self.env, plan.seed, plan.device)
+        self.env, self.agent = shared_agent(plan, ranks)
         self.curve: list[list[float]] = []
         self.evaluations: list[list[Any]] = []
         self.times: list[list[float]] = []
@@ -160,14 +156,19 @@ class Run:
     def restore(self, path: Path, state: dict[str, Any]) -> None:
         if state.get("identity") != self.plan.identity:
             raise CheckpointError(f"{path} belongs to another run, or {self.folder / 'config.toml'} was changed")
-        self.exact = set_state(self.agent, state["agent"])
+        if len(state["envs"]) != self.ranks.size:
+            raise CheckpointError(f"{path} was made by {len(state['envs'])} processes: go on with as many")
+        self.exact = set_state(self.agent, {**state["agent"], "env": state["envs"][self.ranks.rank]})
         self.curve, self.evaluations, self.times = state["curve"], state["evaluations"], state["times"]
         self.seconds = state["seconds"]
 
     def save(self) -> None:
         history = {"curve": self.curve, "evaluations": self.evaluations, "times": self.times, "seconds": self.seconds}
         identity = {"identity": self.plan.identity}
-        self.checkpoints.save(self.steps, {"agent": get_state(self.agent), **history, **identity})
+        agent = get_state(self.agent)
+        envs = of_all_ranks(self.ranks, agent.pop("env"))
+        if self.ranks.rank == 0:
+            self.checkpoints.save(self.steps, {"agent": agent, "envs": envs, **history, **identity})
 
     def train(self, watch: Callable[["Run"], None], stop: Callable[[], bool]) -> None:
         """To the end, or until `stop()`. `watch` is called after every update."""
@@ -192,6 +193,9 @@ class Run:
         }
 
     def evaluate(self, episodes: int) -> None:
+        if self.ranks.rank > 0:  # the first one evaluates for all
+            self.evaluations.append([self.steps, float("nan"), float("nan"), []])
+            return
         started = time.perf_counter()
         normalization = normalization_of(self.env)
         returns = evaluate(self.agent, self.plan.settings, self.plan.env_id, episodes, normalization, self.plan.seed)
@@ -205,6 +209,8 @@ class Run:
 
     def _logger(self) -> Logger:
         """SB3's, into the run's folder; what was logged after the checkpoint is taken back."""
+        if self.ranks.rank > 0:
+            return Logger(None, [])
         board = TensorBoardOutputFormat(str(self.folder))
         board.writer.close()
         board.writer = SummaryWriter(str(self.folder), purge_step=self.steps or None)
@@ -213,65 +219,32 @@ class Run:
         return logger
 
 
-def write_tables(folder: Path, curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> None:
-    shown = [[*row[:3], " ".join(map(repr, row[3]))] for row in evaluations]
-    for name, columns, rows in (("curve", CURVE, curve), ("evaluations", EVALUATIONS, shown), ("times", TIMES, times)):
-        write_text(folder / f"{name}.csv", Table(name, name, columns, rows).csv())
+def shared_agent(plan: Plan, ranks: Ranks) -> tuple[VecEnv, ACKTR]:
+    """The agent, with this rank's share of the environments and their seeds."""
+    settings = plan.settings
+    if ranks.size > 1 and settings.env_threads == 0:
+        settings = replace(settings, env_threads=cores())
+    if settings.n_envs % ranks.size:
+        raise ValueError(f"n_envs must be a multiple of the {ranks.size} processes, not {settings.n_envs}")
+    own = settings.n_envs // ranks.size
+    env = make_env(settings, plan.env_id, own, plan.seed)
+    agent = make_agent(settings, env, plan.seed, plan.device, ranks)
+    env.seed(plan.seed + ranks.rank * own)  # an agent seeds its environments as if they were all there are
+    normalization = normalization_of(env)
+    if normalization is not None and ranks.size > 1:
+        normalization.everyone = lambda own: [x.numpy() for x in ranks.collected(torch.from_numpy(own))]
+    return env, agent
+
+
+def of_all_ranks(ranks: Ranks, env: dict[str, Any] | None) -> list[Any]:
+    """The state of every rank's environments."""
+    if ranks.size == 1:
+        return [env]
+    own = torch.frombuffer(bytearray(to_bytes({"env": env})), dtype=torch.uint8)
+    return [from_bytes(data.numpy().tobytes())["env"] for data in ranks.rows(own)]
 
 
 def hyperparameters(plan: Plan) -> dict[str, Any]:
     """As TensorBoard's table takes them."""
     values = {key: str(v) if isinstance(v, tuple) else v for key, v in asdict(plan.settings).items()}
     return {"env": plan.env_id, "seed": plan.seed, **values}
-
-
-class Keeper(BaseCallback):
-    """Looks after a run between updates: curve, evaluations, checkpoints, stopping."""
-
-    def __init__(self, run: Run, watch: Callable[[Run], None], stop: Callable[[], bool]) -> None:
-        super().__init__()
-        self.run, self.watch, self.stop = run, watch, stop
-        self.before = dict(run.seconds)
-        self.began = self.saved = time.perf_counter()
-        self.fresh = True  # no update has been made since the run was begun or restored
-
-    def _on_rollout_start(self) -> None:
-        if not self.fresh:
-            self.after_update()
-        self.fresh = False
-
-    def after_update(self, final: bool = False) -> None:
-        run, settings = self.run, self.run.plan.settings
-        phases = run.agent.seconds
-        run.seconds |= {name: self.before[name] + phases.get(name, 0.0) for name in TIMES[2:-1]}
-        run.seconds["seconds"] = self.before["seconds"] + time.perf_counter() - self.began
-        due = run.evaluations[-1][0] + settings.eval_every if run.evaluations else settings.eval_every
-        if final or run.steps >= due:
-            run.evaluate(FINAL_EPISODES if final else settings.eval_episodes)
-        if final or run.agent._n_updates % CURVE_EVERY == 0:
-            run.curve.append(curve_row(run.agent))
-            run.times.append([run.steps, *run.seconds.values()])
-            write_tables(run.folder, run.curve, run.evaluations, run.times)
-        stopping = self.stop()
-        if final:  # before the checkpoint, which says that nothing is left to do
-            write(run.folder / "final.ckpt", run.model())
-        if final or stopping or time.perf_counter() - self.saved > CHECKPOINT_SECONDS:
-            run.save()
-            self.saved = time.perf_counter()
-        self.watch(run)
-        if stopping and not final:
-            raise Stopped
-
-    def _on_step(self) -> bool:
-        return True
-
-
-def curve_row(agent: ACKTR) -> list[float]:
-    """One row of the learning curve, from the last update."""
-    assert agent.ep_info_buffer is not None
-    episodes, values = agent.ep_info_buffer, agent.logger.name_to_value
-    returns = float(np.mean([e["r"] for e in episodes])) if episodes else float("nan")
-    lengths = float(np.mean([e["l"] for e in episodes])) if episodes else float("nan")
-    logged = [float(values[f"train/{name}"]) for name in ("explained_variance", "value_loss")]
-    kl, rejected = agent.optimizer.report.actual_kl, agent.optimizer.rejected
-    return [int(agent.num_timesteps), returns, lengths, kl, -float(values["train/entropy_loss"]), *logged, rejected]

@@ -1,6 +1,10 @@
-"""Train an agent in one run folder: `geonpg train --env Walker2d-v4 --method geo`."""
+"""Train an agent in one run folder: `geonpg train --env Walker2d-v4 --method geo`.
+
+Under `torchrun --nproc-per-node N` the N processes train one agent, each with its share of the environments.
+"""
 
 import logging
+import signal
 import sys
 import threading
 from argparse import Namespace
@@ -14,9 +18,12 @@ from tqdm import tqdm
 
 from geonpg.agents.collector import BrokenEnvironment
 from geonpg.configs import load, names, parse_overrides
+from geonpg.kfac import Ranks
 from geonpg.scripts.building import check_actions
 from geonpg.scripts.cli import Parser
-from geonpg.scripts.run import Plan, Run, Stopped, begin, resume
+from geonpg.scripts.launched import is_first, joined
+from geonpg.scripts.records import Stopped
+from geonpg.scripts.run import Plan, Run, begin, resume
 from geonpg.scripts.stopping import Signals, listening
 
 
@@ -68,7 +75,9 @@ class Bar:
 
     def __init__(self, run: Run) -> None:
         total = run.plan.settings.steps
-        self.bar = tqdm(total=total, initial=run.steps, unit=" steps", unit_scale=True, desc=run.plan.name)
+        self.bar = tqdm(
+            total=total, initial=run.steps, unit=" steps", unit_scale=True, desc=run.plan.name, disable=not is_first()
+        )
 
     def __call__(self, run: Run) -> None:
         episodes = run.agent.ep_info_buffer
@@ -92,32 +101,51 @@ def quiet_threads() -> Iterator[None]:
         threading.excepthook = before
 
 
-def prepared(arguments: Namespace) -> Run:
+def prepared(arguments: Namespace, ranks: Ranks) -> Run:
     """The run that was asked for, new or gone on with, ready to train."""
     if not arguments.resume:
         plan = plan_from(arguments)
-        return begin(plan, arguments.folder or arguments.runs / plan.name)
-    run = resume(arguments.resume, arguments.steps)
+        return begin(plan, arguments.folder or arguments.runs / plan.name, ranks)
+    run = resume(arguments.resume, arguments.steps, ranks)
     if not run.exact:
         logging.warning("these environments cannot be restored: they begin new episodes")
     return run
 
 
-def execute(arguments: Namespace, signals: Signals) -> int:
-    run = prepared(arguments)
+def execute(arguments: Namespace, signals: Signals, ranks: Ranks) -> int:
+    run = prepared(arguments, ranks)
     if run.is_complete:
-        print(f"{run.folder} is complete: {summary(run)}")
+        tell(f"{run.folder} is complete: {summary(run)}")
         return 0
     try:
         with closing(Bar(run)) as bar:
             run.train(watch=bar, stop=signals)
     except Stopped:
-        print(f"stopped at {run.steps} steps; go on with: geonpg train --resume {run.folder}")
-        return 128 + signals.received
+        tell(f"stopped at {run.steps} steps; go on with: {again(ranks)} --resume {run.folder}")
+        return 128 + (signals.received or signal.SIGTERM)  # it may have come to another rank
     except (OSError, BrokenEnvironment) as error:
         return failed(f"{run.folder} ended at {run.steps} steps: {error}")
-    print(f"{run.folder}: {summary(run)}")
+    except RuntimeError as error:
+        if ranks.size == 1:
+            raise
+        lost = f"{run.folder} lost one of its {ranks.size} processes at {run.steps} steps ({first_line(error)})"
+        return failed(f"{lost}; go on with: {again(ranks)} --resume {run.folder}")
+    tell(f"{run.folder}: {summary(run)}")
     return 0
+
+
+def again(ranks: Ranks) -> str:
+    """The command that trains with as many processes."""
+    return "geonpg train" if ranks.size == 1 else f"torchrun --nproc-per-node {ranks.size} scripts/train.py"
+
+
+def tell(text: str) -> None:
+    if is_first():
+        print(text)
+
+
+def first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]
 
 
 def failed(reason: str) -> int:
@@ -134,10 +162,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
-        with listening() as signals, quiet_threads():
-            return execute(arguments, signals)
+        with listening() as signals, quiet_threads(), joined() as ranks:
+            return execute(arguments, signals, ranks)
     except (ValueError, OSError) as error:
-        return failed(str(error))
+        return failed(str(error)) if is_first() else 2  # the others found the same
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 NURSERY = """
 import json, os, resource, sys
 import torch._dynamo  # which torch would import in every life
-from geonpg.scripts import run, train
+from geonpg.scripts import records, train
 
 def live(order, ends):
     os.dup2(ends[0][1], 1)
@@ -38,7 +38,7 @@ def wait(child):
             texts.append(file.read())
     return [code, *texts]
 
-run.CHECKPOINT_SECONDS = float(sys.argv[1])
+records.CHECKPOINT_SECONDS = float(sys.argv[1])
 pipes = {}
 for line in sys.stdin:
     order = json.loads(line)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.scripts.artifacts import Cell, Table
-from geonpg.scripts.run import CURVE, EVALUATIONS, TIMES
+from geonpg.scripts.records import CURVE, EVALUATIONS, TIMES
 
 ROWS = 10  # of a table
 

@@ -14,7 +14,7 @@ from geonpg.envs import make_vec
 from geonpg.scripts import baselines, zoo
 from geonpg.scripts.baselines import Baseline, begin, config_of, resume
 from geonpg.scripts.building import normalization_of
-from geonpg.scripts.run import CURVE, EVALUATIONS, FINAL_EPISODES, TIMES, Stopped
+from geonpg.scripts.records import CURVE, EVALUATIONS, FINAL_EPISODES, TIMES, Stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # larger than short rollouts
 PENDULUM, BUDGET = "InvertedPendulum-v4", {"steps": 256, "eval_every": 128, "eval_episodes": 2, "env_threads": 1}

@@ -16,7 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 from geonpg.agents import checkpoint
 from geonpg.agents.checkpoint import Checkpoints, read, write
 from geonpg.configs import FIELDS, names
-from geonpg.scripts import run, train
+from geonpg.scripts import records, run, train
 from geonpg.scripts.building import check_actions
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
@@ -112,7 +112,7 @@ def stop_after(updates: int, number: signal.Signals, patch: pytest.MonkeyPatch) 
             signal.raise_signal(number)
 
     patch.setattr(train.Bar, "__call__", watch)
-    patch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
+    patch.setattr(records, "CHECKPOINT_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +265,7 @@ class Broken(gymnasium.Env[Any, Any]):
 def test_an_environment_that_returns_no_number(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(records, "CHECKPOINT_SECONDS", 0.0)
     spec = EnvSpec(f"{what}-v0", entry_point=Broken, kwargs={"what": what})
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     assert main("--env", spec.id, *SMALL, "--set=n_steps=16", "--n-envs=3", "--folder", tmp_path / "run") == 2

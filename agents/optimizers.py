@@ -1,0 +1,60 @@
+"""The natural gradients of an agent's policy and critic, from its settings."""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from geonpg.kfac import SOLVERS, CgSolver, Constant, FactorSettings, FixedGaussian, NaturalGradient, Solver, TrustRegion
+from geonpg.kfac.choice import choose
+
+if TYPE_CHECKING:
+    from .acktr import ACKTR
+
+FIRST_ORDER_RATE = 1e-3  # of a critic trained by an `optimizer_class` of the user's, if no rate is given
+
+
+def policy_optimizer(agent: "ACKTR") -> NaturalGradient:
+    return NaturalGradient(
+        agent.networks.actor,
+        agent.networks.family,
+        lr=agent.lr_schedule(1),
+        rule=agent.method,
+        solver=solver_of(agent.solver, agent.cg_iterations),
+        control=TrustRegion(max_kl=agent.target_kl),
+        damping=agent.damping,
+        alpha=agent.alpha,
+        calibrate=agent.calibrate,
+        gradient_averaging=agent.gradient_averaging,
+        factors=FactorSettings(averaging=agent.factor_averaging, update_every=agent.factors_every),
+        parameters=agent.networks.actor_parameters,
+        seed=int(torch.randint(2**31, ())),
+        ranks=agent.ranks,
+    )
+
+
+def critic_optimizer(agent: "ACKTR") -> torch.optim.Optimizer:
+    own = agent.policy_kwargs.get("optimizer_class")
+    if own is not None:
+        rate = agent.critic_learning_rate or FIRST_ORDER_RATE
+        keywords = agent.policy_kwargs.get("optimizer_kwargs") or {}
+        return own(agent.networks.critic_parameters, lr=rate, **keywords)
+    return NaturalGradient(
+        agent.networks.critic,
+        FixedGaussian(),
+        lr=agent.critic_learning_rate or 1.0,
+        rule="ng",
+        solver=solver_of(agent.critic_solver, agent.critic_cg_iterations),
+        control=TrustRegion(max_kl=agent.critic_target_kl) if agent.critic_target_kl > 0 else Constant(),
+        damping=agent.critic_damping,
+        gradient_averaging=agent.critic_gradient_averaging,
+        factors=FactorSettings(averaging=agent.factor_averaging, update_every=agent.critic_updates),
+        parameters=agent.networks.critic_parameters,
+        seed=int(torch.randint(2**31, ())),
+        ranks=agent.ranks,
+    )
+
+
+def solver_of(name: str, iterations: int) -> Solver:
+    """The solver of that name; conjugate gradients with that many iterations."""
+    solver = choose("solver", name, SOLVERS)
+    return CgSolver(solver.preconditioned, iterations) if isinstance(solver, CgSolver) else solver

@@ -1,0 +1,134 @@
+"""Processes that work on one batch, each on an equal part of it.
+
+A library user never meets them: alone, nothing is shared, and nothing costs anything. In a process group of
+torch.distributed every mean over cases is one over all processes, which makes every rank take the same step.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .choice import require
+
+
+class Ranks:
+    """One process, which has all cases."""
+
+    rank, size = 0, 1
+
+    def mean(self, x: Tensor) -> Tensor:
+        """Of the ranks' tensors."""
+        return x
+
+    def number(self, x: float) -> float:
+        """The mean of the ranks' numbers."""
+        return x
+
+    def least(self, x: float) -> float:
+        """The smallest of the ranks' numbers."""
+        return x
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of all ranks' entries."""
+        return x.mean(), x.std()
+
+    def drawn(self, draw: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+        """`draw(z)`, a draw per row, with the random numbers that the rows of this rank have among all."""
+        return draw(z)
+
+    def own(self, rows: Tensor, dim: int = 0) -> Tensor:
+        """This rank's part of what belongs to all, along a dimension."""
+        return rows
+
+    def collected(self, own: Tensor) -> list[Tensor]:
+        """Every rank's tensor of this shape, in order."""
+        return [own]
+
+    def rows(self, own: Tensor) -> list[Tensor]:
+        """Every rank's tensor, in order; they may differ in length."""
+        return [own]
+
+    def agree(self, tensors: Sequence[Tensor]) -> None:
+        """Make every rank's tensors those of the first, to the last bit."""
+
+    def any(self, flag: bool) -> bool:
+        """Is it so on one of the ranks?"""
+        return flag
+
+    def shared_out(self, works: Sequence[Callable[[], Tensor]], sizes: Sequence[int]) -> list[Tensor]:
+        """The results of all works, vectors of these sizes."""
+        return [work() for work in works]
+
+
+ALONE = Ranks()
+
+
+class ProcessGroup(Ranks):
+    """The default process group of torch.distributed."""
+
+    def __init__(self) -> None:
+        require(dist.is_initialized(), "ProcessGroup needs torch.distributed.init_process_group() first")
+        self.rank, self.size = dist.get_rank(), dist.get_world_size()
+
+    def mean(self, x: Tensor) -> Tensor:
+        return self._sum(x) / self.size
+
+    def _sum(self, x: Tensor) -> Tensor:
+        total = x.detach().clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    def number(self, x: float) -> float:
+        return float(self.mean(torch.tensor(x, dtype=torch.float64)))
+
+    def least(self, x: float) -> float:
+        smallest = torch.tensor(x, dtype=torch.float64)
+        dist.all_reduce(smallest, dist.ReduceOp.MIN)
+        return float(smallest)
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mean = self.mean(x.mean())
+        squares, count = self._sum((x - mean).square().sum()), self.size * x.numel()
+        return mean, (squares / (count - 1)).sqrt()
+
+    def drawn(self, draw: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+        everyone = z.new_zeros(self.size * len(z), *z.shape[1:])
+        self.own(everyone).copy_(z)
+        return self.own(draw(everyone))
+
+    def own(self, rows: Tensor, dim: int = 0) -> Tensor:
+        part = rows.shape[dim] // self.size
+        return rows.narrow(dim, self.rank * part, part)
+
+    def collected(self, own: Tensor) -> list[Tensor]:
+        found = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(found, own.contiguous())
+        return found
+
+    def rows(self, own: Tensor) -> list[Tensor]:
+        counts = [int(count) for count in self.collected(torch.tensor(len(own)))]
+        padded = own.new_zeros(max(counts), *own.shape[1:])
+        padded[: len(own)] = own
+        return [rows[:count] for rows, count in zip(self.collected(padded), counts, strict=True)]
+
+    @torch.no_grad()
+    def agree(self, tensors: Sequence[Tensor]) -> None:
+        together = torch.cat([x.reshape(-1) for x in tensors])
+        dist.broadcast(together, 0)
+        parts = together.split([x.numel() for x in tensors])
+        for x, part in zip(tensors, parts, strict=True):
+            x.copy_(part.view_as(x))
+
+    def any(self, flag: bool) -> bool:
+        return self.least(0.0 if flag else 1.0) < 0.5
+
+    def shared_out(self, works: Sequence[Callable[[], Tensor]], sizes: Sequence[int]) -> list[Tensor]:
+        """Each rank does every `size`-th work; one sum, in which others' results are zero, hands them round."""
+        whole = torch.zeros(sum(sizes), dtype=torch.float64)
+        parts = whole.split(list(sizes))
+        for i in range(self.rank, len(works), self.size):
+            parts[i].copy_(works[i]())
+        dist.all_reduce(whole)
+        return list(parts)

@@ -1,0 +1,71 @@
+"""Looks after a run between updates: curve, evaluations, checkpoints, stopping."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+
+from geonpg.agents import ACKTR
+from geonpg.agents.checkpoint import write
+from geonpg.scripts import records
+from geonpg.scripts.records import CURVE_EVERY, FINAL_EPISODES, TIMES, Stopped, write_tables
+
+if TYPE_CHECKING:
+    from geonpg.scripts.run import Run
+
+
+class Keeper(BaseCallback):
+    """Looks after a run between updates: curve, evaluations, checkpoints, stopping."""
+
+    def __init__(self, run: "Run", watch: Callable[["Run"], None], stop: Callable[[], bool]) -> None:
+        super().__init__()
+        self.run, self.watch, self.stop = run, watch, stop
+        self.before = dict(run.seconds)
+        self.began = self.saved = time.perf_counter()
+        self.fresh = True  # no update has been made since the run was begun or restored
+
+    def _on_rollout_start(self) -> None:
+        if not self.fresh:
+            self.after_update()
+        self.fresh = False
+
+    def after_update(self, final: bool = False) -> None:
+        """What is due now. Every rank knows what it is, and the first one writes it down."""
+        run, settings, ranks = self.run, self.run.plan.settings, self.run.ranks
+        phases = run.agent.seconds
+        run.seconds |= {name: self.before[name] + phases.get(name, 0.0) for name in TIMES[2:-1]}
+        run.seconds["seconds"] = self.before["seconds"] + time.perf_counter() - self.began
+        due = run.evaluations[-1][0] + settings.eval_every if run.evaluations else settings.eval_every
+        if final or run.steps >= due:
+            run.evaluate(FINAL_EPISODES if final else settings.eval_episodes)
+        if final or run.agent._n_updates % CURVE_EVERY == 0:
+            run.curve.append(curve_row(run.agent))
+            run.times.append([run.steps, *run.seconds.values()])
+            if ranks.rank == 0:
+                write_tables(run.folder, run.curve, run.evaluations, run.times)
+        stopping = ranks.any(self.stop())
+        if final and ranks.rank == 0:  # before the checkpoint, which says that nothing is left to do
+            write(run.folder / "final.ckpt", run.model())
+        late = time.perf_counter() - self.saved > records.CHECKPOINT_SECONDS
+        if final or stopping or ranks.any(late):
+            run.save()
+            self.saved = time.perf_counter()
+        self.watch(run)
+        if stopping and not final:
+            raise Stopped
+
+    def _on_step(self) -> bool:
+        return True
+
+
+def curve_row(agent: ACKTR) -> list[float]:
+    """One row of the learning curve, from the last update."""
+    assert agent.ep_info_buffer is not None
+    episodes, values = agent.ep_info_buffer, agent.logger.name_to_value
+    returns = float(np.mean([e["r"] for e in episodes])) if episodes else float("nan")
+    lengths = float(np.mean([e["l"] for e in episodes])) if episodes else float("nan")
+    logged = [float(values[f"train/{name}"]) for name in ("explained_variance", "value_loss")]
+    kl, rejected = agent.optimizer.report.actual_kl, agent.optimizer.rejected
+    return [int(agent.num_timesteps), returns, lengths, kl, -float(values["train/entropy_loss"]), *logged, rejected]

@@ -1,0 +1,25 @@
+"""What every run leaves in its folder, ours or a baseline's, and how often."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from geonpg.scripts.artifacts import Table, write_text
+
+CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that a kill loses less than ten
+CURVE_EVERY = 10  # updates per row of the learning curve
+FINAL_EPISODES = 20
+
+CURVE = ("steps", "return", "length", "kl", "entropy", "explained_variance", "value_loss", "rejected")
+EVALUATIONS = ("steps", "mean", "std", "returns")
+TIMES = ("steps", "seconds", "rollout", "values", "policy", "critic", "evaluation")
+
+
+class Stopped(Exception):
+    """The run was asked to stop; its state is saved."""
+
+
+def write_tables(folder: Path, curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> None:
+    shown = [[*row[:3], " ".join(map(repr, row[3]))] for row in evaluations]
+    for name, columns, rows in (("curve", CURVE, curve), ("evaluations", EVALUATIONS, shown), ("times", TIMES, times)):
+        write_text(folder / f"{name}.csv", Table(name, name, columns, rows).csv())

@@ -1,0 +1,55 @@
+"""Two processes that share a batch take the step of one that has it all."""
+
+from pathlib import Path
+
+import pytest
+import ranks
+import torch
+
+from geonpg.kfac import ProcessGroup
+from geonpg.kfac.ranks import ALONE
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+    return ranks.run(ranks.every_combination, 2, tmp_path_factory.mktemp("ranks"))
+
+
+def test_two_ranks_end_where_one_process_does_for_every_rule_and_solver(two: list[dict[str, torch.Tensor]]) -> None:
+    alone = ranks.every_combination()
+    start = torch.cat([p.detach().reshape(-1) for p in ranks.plain_policy().parameters()])
+    for name, parameters in alone.items():
+        assert (two[0][name] - parameters).abs().max() < 1e-9, name
+        if "norm" not in name:
+            assert (parameters - start).abs().max() > 1e-3, f"{name} did not move"
+
+
+def test_ranks_agree_to_the_last_bit(two: list[dict[str, torch.Tensor]]) -> None:
+    for name, parameters in two[0].items():
+        assert torch.equal(parameters, two[1][name]), name
+
+
+def test_what_is_shared(tmp_path: Path) -> None:
+    first, second = ranks.run(ranks.sharing, 2, tmp_path)
+    for name in ("mean", "number", "least", "moments", "collected", "rows", "any", "shared out", "agreed"):
+        assert str(first[name]) == str(second[name]), name
+    assert first["mean"].tolist() == [1.5, 3.0]
+    assert (first["number"], first["least"], first["any"]) == (0.5, 4.0, (True, False))
+    everything = torch.arange(8.0)
+    assert first["moments"] == pytest.approx((float(everything.mean()), float(everything.std())))
+    assert [first["own"].tolist(), second["own"].tolist()] == [[0, 1, 2], [3, 4, 5]]
+    assert [x.tolist() for x in first["collected"]] == [[0], [1]]
+    assert [x.tolist() for x in first["rows"]] == [[0.0], [0.0, 1.0]]
+    assert [x.tolist() for x in first["shared out"]] == [[1.0], [2.0, 2.0], [3.0, 3.0, 3.0]]
+    assert first["agreed"].tolist() == [0.0, 0.0]
+
+
+def test_alone_nothing_changes() -> None:
+    x = torch.randn(4)
+    assert ALONE.mean(x) is x
+    assert ALONE.own(x) is x
+    assert ALONE.rows(x) == [x]
+    assert ALONE.any(True)
+    assert not ALONE.any(False)
+    with pytest.raises(ValueError, match="init_process_group"):
+        ProcessGroup()
