@@ -74,7 +74,7 @@ def measure() -> dict[str, float]:
                     samples[f"noise/{env_id}/{name}/own"].append(own)
                     samples[f"noise/{env_id}/{name}/held_out"].append(unseen)
                 bar.update()
-    results = {}
+    results: dict[str, float] = {}
     for name, values in samples.items():
         found = bootstrap(mean, [np.array(values)])
         results |= {name: float(found.value), f"{name}/low": float(found.low), f"{name}/high": float(found.high)}

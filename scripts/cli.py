@@ -10,6 +10,7 @@ COMMANDS = {
     "train": "train an agent: --env Walker2d-v4 --method geo",
     "evaluate": "evaluate a trained policy; record a video of it, export it to ONNX",
     "compare": "methods x environments x seeds, ours and SB3's, as a queue that can be interrupted",
+    "tune": "search for better settings on one task, on Ray Tune",
     "solve": "InvertedPendulum-v4 and CartPole-v1 with the default preset: how many steps do they take?",
     "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
     "deepnets": "the paper's deep autoencoders and classifier, by natural gradients, Adam and K-FAC",

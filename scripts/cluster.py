@@ -191,6 +191,7 @@ def connected(address: str) -> Any:
         ray = import_module("ray")
     except ImportError:
         raise ValueError(f"--cluster needs Ray: {INSTALL}") from None
+    os.environ.setdefault("RAY_worker_niceness", "0")  # of workers that are started here; Ray's own is 15
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError as error:

@@ -8,12 +8,14 @@ import pytest
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 from worlds import ACTIONS, OBSERVATIONS, make_world, policy_name, small
 
 from geonpg.agents import ACKTR
+from geonpg.agents.collector import whole_batch
 from geonpg.envs import MujocoVecEnv, Normalize
 
 NAMES = ("new_obs", "rewards", "dones", "infos", "n_steps", "n_rollout_steps", "rollout_buffer", "env")
@@ -282,3 +284,26 @@ def test_state_dependent_noise_is_renewed_as_often_as_asked(every: int, changes:
     assert len(first) == 3
     collect(agent, Look())
     assert not torch.equal(noises[6], noises[5]), "every rollout has its own"
+
+
+def test_the_batch_holds_the_rollout_environment_by_environment() -> None:
+    agent = ACKTR("MlpPolicy", Normalize(MujocoVecEnv("Hopper-v4", 3, threads=1)), n_steps=4, seed=0)
+    agent.learn(12)
+    buffer = agent.rollout_buffer
+    steps_first = buffer.observations.reshape(3, 4, -1)  # `train` has put them in order already
+    batch = whole_batch(buffer)
+    assert np.array_equal(batch.observations.numpy().reshape(3, 4, -1), steps_first)
+    assert len(batch.advantages) == 12
+
+
+def test_a_buffer_with_a_get_of_its_own_keeps_it() -> None:
+    class Mine(RolloutBuffer):
+        asked = 0
+
+        def get(self, batch_size: int | None = None) -> Any:
+            type(self).asked += 1
+            return super().get(batch_size)
+
+    agent = ACKTR("MlpPolicy", "CartPole-v1", n_steps=8, rollout_buffer_class=Mine, seed=0)
+    agent.learn(16)
+    assert Mine.asked == 2

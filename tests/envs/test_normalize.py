@@ -1,5 +1,9 @@
 """Running normalisation: exact statistics, freezing, state."""
 
+from functools import partial
+from threading import Barrier, Thread
+from typing import Any
+
 import numpy as np
 import pytest
 from stable_baselines3.common.env_util import make_vec_env
@@ -120,3 +124,46 @@ def test_wrong_arguments() -> None:
         Normalize(MujocoVecEnv("Hopper-v4", 1), gamma=2)
     with pytest.raises(ValueError, match="observations that are vectors"):
         Normalize(make_vec_env("FrozenLake-v1", 1))
+
+
+class Meeting:
+    """Two threads that show each other an array, as processes of a group would."""
+
+    def __init__(self) -> None:
+        self.barrier, self.said = Barrier(2), dict[int, Any]()
+
+    def shown(self, rank: int, own: Any) -> list[Any]:
+        self.said[rank] = own
+        self.barrier.wait(30)
+        everyone = [self.said[0], self.said[1]]
+        self.barrier.wait(30)
+        return everyone
+
+
+def test_processes_that_share_statistics_have_those_of_all_environments() -> None:
+    """Two halves against one wrapper around all environments."""
+    whole, meeting = Normalize(MujocoVecEnv("Hopper-v4", 4, threads=1)), Meeting()
+    halves = [Normalize(MujocoVecEnv("Hopper-v4", 2, threads=1)) for _ in range(2)]
+    actions = np.random.default_rng(0).uniform(-1, 1, (30, 4, 3)).astype(np.float32)
+
+    def play(env: Normalize, seed: int, actions: Any) -> None:
+        env.seed(seed)
+        env.reset()
+        for action in actions:
+            env.step(action)
+
+    for rank, half in enumerate(halves):
+        half.everyone = partial(meeting.shown, rank)
+    orders = [(half, 3 + 2 * rank, actions[:, 2 * rank : 2 * rank + 2]) for rank, half in enumerate(halves)]
+    threads = [Thread(target=play, args=order) for order in orders]
+    for thread in threads:
+        thread.start()
+    play(whole, 3, actions)
+    for thread in threads:
+        thread.join()
+    for half in halves:
+        for name in ("observation_moments", "return_moments"):
+            ours, theirs = getattr(half, name), getattr(whole, name)
+            assert ours.count == theirs.count
+            assert np.allclose(ours.mean, theirs.mean, rtol=1e-12, atol=1e-14)
+            assert np.allclose(ours.squares, theirs.squares, rtol=1e-12, atol=1e-14)
