@@ -5,10 +5,12 @@ Timings are medians of interleaved repeats and only their ratios mean anything: 
 
 import json
 import sys
-from argparse import RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
+from geonpg.scripts.artifacts import replacing
 from geonpg.scripts.cli import Parser
 
 BENCHES = {
@@ -19,24 +21,33 @@ BENCHES = {
     "envs": ("bench_envs", "environment steps per second against gymnasium, SB3, EnvPool and the limit"),
     "train": ("bench_train", "environment steps per second of whole training against SB3 and the limit"),
     "resume": ("bench_resume", "what kill -9 at random moments costs a run, and whether it changes the result"),
+    "scaling": ("bench_scaling", "how the cost of training grows with batch, network, environments and processes"),
     "finite": ("bench_finite", "whether a number that is none ever reaches a policy, over tasks, rules and rates"),
 }
 
+DRAWN = ("scaling",)
 
-def parse(argv: Sequence[str] | None) -> tuple[str, bool]:
+
+def parse(argv: Sequence[str] | None) -> Namespace:
     lines = "\n".join(f"  {name:14}{what}" for name, (_, what) in BENCHES.items())
     parser = Parser("geonpg bench", description=lines, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=BENCHES, metavar="NAME", help=", ".join(BENCHES))
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw it too (scaling)")
     arguments = parser.parse_args(argv)
-    return arguments.name, arguments.json
+    if arguments.figure and arguments.name not in DRAWN:
+        parser.error(f"--figure goes with {', '.join(DRAWN)}, not with {arguments.name}")
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    name, as_json = parse(argv)
-    module = import_module(f"geonpg.scripts.{BENCHES[name][0]}")
+    arguments = parse(argv)
+    module = import_module(f"geonpg.scripts.{BENCHES[arguments.name][0]}")
     results: dict[str, float] = module.measure()
-    print(json.dumps(results) if as_json else module.table(results))
+    print(json.dumps(results) if arguments.json else module.table(results))
+    if arguments.figure:
+        with replacing(arguments.figure) as temporary:
+            module.figure(results).savefig(temporary, format="png", dpi=110)
     return 0
 
 

@@ -1,10 +1,11 @@
 """Benchmarks print what they promise; how fast things are is not tested."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from geonpg.scripts import bench, bench_deepnets, bench_noise, bench_trust_region, bench_update
+from geonpg.scripts import bench, bench_deepnets, bench_noise, bench_scaling, bench_trust_region, bench_update
 
 
 def run_json(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
@@ -70,3 +71,21 @@ def test_noise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     # from the same state and batch, a longer step along the same direction gains more there
     assert results["noise/Reacher-v4/one-batch-kl-0.01/own"] > results["noise/Reacher-v4/one-batch/own"]
     assert "held out" in bench_noise.table(results)
+
+
+def test_scaling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Few points, short: every phase of every point is there, and the ranks meet."""
+    few = {"BATCHES": (64, 128), "WIDTHS": (8,), "ENVS": (1, 4), "RANK_BATCHES": (64,), "ENV_BATCH": 64}
+    for name, value in {**few, "WIDE_BATCH": 64, "LEAST_SECONDS": 0.01}.items():
+        monkeypatch.setattr(bench_scaling, name, value)
+    assert bench.main(["scaling", "--json", "--figure", str(tmp_path / "scaling.png")]) == 0
+    results = json.loads(capsys.readouterr().out)
+    points = ["batch/64", "batch/128", "width/8", "envs/1", "envs/4", "ranks-64/1", "ranks-64/2"]
+    for point in points:
+        whole = results[f"scaling/{point}/update_ms"]
+        assert 0 < results[f"scaling/{point}/policy_ms"] < whole
+    assert "ranks-64" in bench_scaling.table(results)
+    assert (tmp_path / "scaling.png").stat().st_size > 0
+    with pytest.raises(SystemExit):
+        bench.main(["update", "--figure", str(tmp_path / "update.png")])
+    assert "--figure goes with scaling, not with update" in capsys.readouterr().err

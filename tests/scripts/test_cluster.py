@@ -59,7 +59,7 @@ def test_a_killed_worker_costs_nothing_and_the_curves_are_those_of_the_local_que
         os.kill(busy[0], signal.SIGKILL)
         out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err
-    assert out == f"8 of 8 runs are done in {shared}\n"
+    assert out.endswith(f"8 of 8 runs are done in {shared}\n")  # after what Ray says of the worker
     assert compare.main([str(study), "--results", str(local), "--jobs", "2"]) == 0
     assert len(exact(local)) == 8 * len(EXACT)
     assert exact(shared) == exact(local)
