@@ -1,0 +1,86 @@
+"""rl_zoo3 with ACKTR in it: `python -m geonpg.scripts.rl_zoo train --algo acktr --env Hopper-v4`, and then `enjoy`.
+
+Everything of the zoo's works as ever. For ACKTR, hyper-parameters come from our default preset unless `-conf` names a
+file of the zoo's kind; this module is one, `-conf geonpg.scripts.rl_zoo`.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+from geonpg.agents import ACKTR
+from geonpg.configs import Settings, load
+from geonpg.scripts.anchors import TASKS
+from geonpg.scripts.building import ACTIVATIONS, ARGUMENTS
+from geonpg.scripts.cli import Parser
+
+NAME = "acktr"
+SCRIPTS = {"train": "rl_zoo3.train", "enjoy": "rl_zoo3.enjoy"}
+INSTALL = 'pip install "geonpg[zoo]"'
+
+
+def as_the_zoo_has_them(settings: Settings) -> dict[str, Any]:
+    """A preset in the zoo's words, which has Python as text; its VecNormalize stands for our Normalize."""
+    values, activation = asdict(settings), {name: f"nn.{kind.__name__}" for name, kind in ACTIVATIONS.items()}
+    network = {
+        "net_arch": {"pi": list(settings.hidden), "vf": list(settings.critic_hidden)},
+        "activation_fn": activation[settings.activation],
+        "critic_activation_fn": activation[settings.critic_activation],
+        "log_std_init": settings.log_std_init,
+        "ortho_init": settings.ortho_init,
+    }
+    scaled = {"norm_obs": settings.normalize_observations, "norm_reward": settings.normalize_rewards}
+    return {
+        "policy": "MlpPolicy",
+        "n_timesteps": settings.steps,
+        "n_envs": settings.n_envs,
+        "normalize": str(scaled),
+        "policy_kwargs": f"dict({', '.join(f'{key}={value}' for key, value in network.items())})",
+        **{name: values[name] for name in ARGUMENTS},
+    }
+
+
+# What the zoo looks for in a module of hyper-parameters.
+hyperparams = {
+    f"{task}-{version}": as_the_zoo_has_them(load("default", f"{task}-{version}"))
+    for task in TASKS
+    for version in ("v4", "v5")
+} | {"default": as_the_zoo_has_them(load("default"))}
+
+
+def register() -> None:
+    """Put ACKTR among the zoo's algorithms."""
+    import_module("rl_zoo3.utils").ALGOS[NAME] = ACKTR
+
+
+def with_our_settings(arguments: Sequence[str]) -> list[str]:
+    """The zoo's arguments; training by ACKTR takes our hyper-parameters if no others are named."""
+    ours = f"--algo={NAME}" in arguments or ("--algo", NAME) in pairwise(arguments)
+    named = any(argument in ("-conf", "--conf-file") for argument in arguments)
+    return [*arguments, *(("-conf", "geonpg.scripts.rl_zoo") if ours and not named else ())]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if argv is None else argv)
+    parser = Parser("rl_zoo", description=__doc__)
+    parser.add_argument("script", choices=SCRIPTS, help="what of the zoo's")
+    script = parser.parse_args(given[:1]).script
+    try:
+        module = import_module(SCRIPTS[script])
+        register()
+    except ImportError as error:
+        parser.error(f"it needs rl_zoo3 ({error}): {INSTALL}")
+    arguments = with_our_settings(given[1:]) if script == "train" else given[1:]
+    before, sys.argv = sys.argv, [f"rl_zoo {script}", *arguments]
+    try:
+        getattr(module, script)()
+    finally:
+        sys.argv = before
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
