@@ -111,10 +111,11 @@ def over_steps(study: Study, kinds: Sequence[Kind], curve: Callable[[Run], Curve
 
 
 def together(study: Study, kinds: Sequence[Kind], curve: Callable[[Run], Curve]) -> Panel:
-    """Interquartile mean of normalised returns."""
-    lines = []
+    """Interquartile mean of normalised returns, of those kinds that have every task: others would not compare."""
+    lines, tasks = [], {env_id for env_id in study.env_ids if is_anchored(env_id)}
     for kind in kinds:
-        if groups := scored(study, kind):
+        groups = scored(study, kind)
+        if groups and {group.name.env_id for group in groups} == tasks:
             on_grid = [sampled([curve(run) for run in group.runs], group.budget) for group in groups]
             grid, values = on_grid[0][0], [scores for _, scores in on_grid]
             known = np.isfinite(np.concatenate(values)).all(axis=0)

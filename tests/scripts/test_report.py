@@ -21,6 +21,7 @@ from geonpg.scripts import report
 from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, RANDOM_LEVEL, TASKS, normalised
 from geonpg.scripts.artifacts import Table
 from geonpg.scripts.branch_trunk import RULES, Branch, write_rows
+from geonpg.scripts.report_figures import over_steps
 from geonpg.scripts.report_page import table_html
 from geonpg.scripts.report_tables import tables
 from geonpg.scripts.study import read_study
@@ -211,6 +212,16 @@ def test_every_table_is_on_the_page(outcome: Outcome) -> None:
     text = outcome.page
     for table in tables(read_study(outcome.runs)):
         assert table_html(table) in text
+
+
+def test_only_what_was_run_on_every_task_is_shown_for_all_of_them(tmp_path: Path) -> None:
+    for env_id in ("Hopper-v4", "Walker2d-v4"):
+        write_group(tmp_path / env_id / "default/geo", HIGH)
+    write_group(tmp_path / "Hopper-v4/default/ng", LOW)
+    study = read_study(tmp_path)
+    panels = over_steps(study, study.kinds, lambda run: run.training, with_level=True)
+    shown = {panel.title: [line.kind.method for line in panel.lines] for panel in panels}
+    assert shown == {"All tasks (IQM)": ["geo"], "Hopper-v4": ["geo", "ng"], "Walker2d-v4": ["geo"]}
 
 
 def test_names_are_escaped() -> None:
