@@ -170,14 +170,20 @@ class HessianFreeFlow(Flow):
     def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """The velocity as for every rule, and a few iterations more for the acceleration.
 
-        One solve for the sum of both (paper, eq. 8) leaves each of them undetermined, and an exact solve of a
-        connection term at a displacement that is not today's velocity does harm: few iterations tame it
-        (docs/optimizer.md).
+        One solve for the sum of both (paper, eq. 8) leaves each of them undetermined. And the last displacement is
+        not today's velocity: what they have in common is the velocity's projection on it, along which the connection
+        is taken. Where they have little in common there is little correction (docs/optimizer.md).
         """
         velocity = self.velocity(y)
         few = max(1, self.iterations // CORRECTION_SHARE)
         last_only = replace(self.settings.truncation, iterations=few, spacing=math.inf)
-        return velocity, self._corrected(y, velocity, v, last_only)
+        return velocity, self._corrected(y, velocity, self._projected(y, velocity, v), last_only)
+
+    def _projected(self, y: Tensor, velocity: Tensor, v: Tensor) -> Tensor:
+        """The part of the velocity that points along v, as the metric measures it."""
+        lowered = self.at(y).metric.product(v)
+        length = float(v @ lowered)
+        return v * (float(velocity @ lowered) / length) if length > 0 else torch.zeros_like(v)
 
     def _corrected(self, y: Tensor, velocity: Tensor, along: Tensor, truncation: Truncation) -> Tensor:
         """Gamma(along, along), or zero where the full step is better without it and `guard` is on."""

@@ -245,6 +245,21 @@ def test_geof_costs_hardly_more_iterations_than_ng() -> None:
     assert faster.iterations <= max(plain.iterations + 1, 1.1 * plain.iterations)
 
 
+def test_geof_takes_of_the_last_displacement_what_the_velocity_has_in_common_with_it() -> None:
+    p = autoencoder()
+    y = p.layout.read()
+    flow = HessianFreeFlow(p, EXACT, DAMPING, 0, {})
+    v = flow.velocity(y)
+    # a displacement of another length along the velocity makes no difference
+    torch.testing.assert_close(flow._projected(y, v, 7.0 * v), v, rtol=1e-6, atol=1e-10)
+    torch.manual_seed(5)
+    other = torch.randn_like(v)
+    lowered = flow.at(y).metric.product(v)
+    across = other - v * float(other @ lowered) / float(v @ lowered)
+    assert float(flow._projected(y, v, across).norm()) < 1e-6 * float(across.norm())
+    assert float(flow._projected(y, v, torch.zeros_like(v)).norm()) == 0
+
+
 @pytest.mark.parametrize("rule", FINITE)
 def test_resuming_is_bit_exact(rule: str) -> None:
     straight, reports = run(autoencoder(), rule, 8, damp="diagonal")
