@@ -121,7 +121,7 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[int]:
             print(f"waiting for what is still at work in {folder}", file=sys.stderr, flush=True)
         while not taken(descriptor):
             if time.monotonic() > patience:
-                raise ValueError(f"another compare is at work in {folder}: wait for it, or choose other --results")
+                raise ValueError(f"another process is at work in {folder}: wait for it, or choose other --results")
             time.sleep(0.1)
         yield descriptor
     finally:

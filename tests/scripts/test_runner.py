@@ -126,7 +126,7 @@ def test_a_folder_is_locked_until_the_last_child_of_a_killed_runner_has_ended(
     folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder), str(sign)]) as holder:
         until(sign)
-        with pytest.raises(ValueError, match="another compare is at work in "), locked(folder, seconds=0):
+        with pytest.raises(ValueError, match="another process is at work in "), locked(folder, seconds=0):
             pass
         assert capsys.readouterr().err == f"waiting for what is still at work in {folder}\n"
         os.kill(holder.pid, signal.SIGKILL)
