@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from matplotlib.figure import Figure
+from torch.multiprocessing import get_context
+from torch.multiprocessing.spawn import spawn
 from tqdm import tqdm
 
 from geonpg.configs import load
@@ -86,9 +87,9 @@ def shared(size: int, settings: Mapping[str, Any]) -> dict[str, float]:
     """The same, of an agent that several processes train; as the first one measures it."""
     if size == 1:
         return phases(settings)
-    out = mp.get_context("spawn").SimpleQueue()
+    out = get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(on_rank, args=(size, folder, {**settings, "env_threads": 1}, out), nprocs=size)
+        spawn(on_rank, args=(size, folder, {**settings, "env_threads": 1}, out), nprocs=size)
     return dict(out.get())
 
 
