@@ -7,7 +7,7 @@ A checkpoint is an uncompressed zip file, which `numpy.load` opens too:
     arrays.bin     the bytes of all arrays, end to end: a zip entry for each would take most of the time
     zip comment    the format's version, and the SHA-256 of every byte before it
 
-In `state.json` an object whose one key starts with "$" stands for what JSON lacks (see `Packer.pack`); an array is
+In `state.json` an object whose one key starts with "$" stands for what JSON lacks (see `Packer.pack`), for example
 `{"$array": [dtype, shape, order of the dimensions in memory, first byte in arrays.bin]}`.
 """
 
@@ -73,8 +73,7 @@ def read(path: Path) -> dict[str, Any]:
 def from_bytes(data: bytes) -> dict[str, Any]:
     """What `to_bytes` was given."""
     with ZipFile(BytesIO(data)) as archive:
-        state: dict[str, Any] = unpack(json.loads(archive.read(MANIFEST)), archive.read(ARRAYS))
-    return state
+        return dict(unpack(json.loads(archive.read(MANIFEST)), archive.read(ARRAYS)))
 
 
 def check(path: Path, data: bytes) -> None:
@@ -92,8 +91,7 @@ def to_bytes(state: State) -> bytes:
     packer = Packer()
     if not isinstance(state, Mapping):
         raise unstorable("", state)
-    manifest = packer.pack("", state)
-    return archived(json.dumps(manifest, ensure_ascii=False, allow_nan=False), packer.arrays)
+    return archived(json.dumps(packer.pack("", state), ensure_ascii=False, allow_nan=False), packer.arrays)
 
 
 def archived(manifest: str, arrays: Iterable[Array]) -> bytes:
