@@ -100,17 +100,21 @@ def make_env(settings: Settings, env_id: str, n_envs: int, seed: int, **keywords
     return Frames(venv, settings.frames) if settings.frames > 1 else venv
 
 
-def make_agent(settings: Settings, env: VecEnv, seed: int, device: str = "cpu", ranks: Ranks = ALONE) -> ACKTR:
-    policy_kwargs: dict[str, Any] = {
+def policy_kwargs(settings: Settings) -> dict[str, Any]:
+    """What SB3's policies take."""
+    return {
         "net_arch": {"pi": list(settings.hidden), "vf": list(settings.critic_hidden)},
         "activation_fn": ACTIVATIONS[settings.activation],
         "critic_activation_fn": ACTIVATIONS[settings.critic_activation],
         "log_std_init": settings.log_std_init,
         "ortho_init": settings.ortho_init,
     }
-    values = asdict(settings)
+
+
+def make_agent(settings: Settings, env: VecEnv, seed: int, device: str = "cpu", ranks: Ranks = ALONE) -> ACKTR:
+    values, network = asdict(settings), policy_kwargs(settings)
     chosen = {name: values[name] for name in ARGUMENTS}
-    return ACKTR("MlpPolicy", env, seed=seed, device=device, policy_kwargs=policy_kwargs, ranks=ranks, **chosen)
+    return ACKTR("MlpPolicy", env, seed=seed, device=device, policy_kwargs=network, ranks=ranks, **chosen)
 
 
 def normalization_of(env: VecEnv) -> Normalize | None:

@@ -14,7 +14,7 @@ from typing import Any
 from geonpg.agents import ACKTR
 from geonpg.configs import Settings, load
 from geonpg.scripts.anchors import TASKS
-from geonpg.scripts.building import ACTIVATIONS, ARGUMENTS
+from geonpg.scripts.building import ARGUMENTS, policy_kwargs
 from geonpg.scripts.cli import Parser
 
 NAME = "acktr"
@@ -24,21 +24,15 @@ INSTALL = 'pip install "geonpg[zoo]"'
 
 def as_the_zoo_has_them(settings: Settings) -> dict[str, Any]:
     """A preset in the zoo's words, which has Python as text; its VecNormalize stands for our Normalize."""
-    values, activation = asdict(settings), {name: f"nn.{kind.__name__}" for name, kind in ACTIVATIONS.items()}
-    network = {
-        "net_arch": {"pi": list(settings.hidden), "vf": list(settings.critic_hidden)},
-        "activation_fn": activation[settings.activation],
-        "critic_activation_fn": activation[settings.critic_activation],
-        "log_std_init": settings.log_std_init,
-        "ortho_init": settings.ortho_init,
-    }
+    values, network = asdict(settings), policy_kwargs(settings)
+    text = {key: f"nn.{value.__name__}" if isinstance(value, type) else value for key, value in network.items()}
     scaled = {"norm_obs": settings.normalize_observations, "norm_reward": settings.normalize_rewards}
     return {
         "policy": "MlpPolicy",
         "n_timesteps": settings.steps,
         "n_envs": settings.n_envs,
         "normalize": str(scaled),
-        "policy_kwargs": f"dict({', '.join(f'{key}={value}' for key, value in network.items())})",
+        "policy_kwargs": f"dict({', '.join(f'{key}={value}' for key, value in text.items())})",
         **{name: values[name] for name in ARGUMENTS},
     }
 
