@@ -130,7 +130,7 @@ class Bench:
         for _ in range(self.design.updates):
             self.update(rule)
             report = agent.optimizer.report
-            ratios.append(report.actual_kl / report.predicted_kl if report.accepted else np.nan)
+            ratios.append(report.actual_kl / report.predicted_kl if report.predicted_kl > 0 else np.nan)
             gains.append(unseen.gain(agent))
         assert agent.env is not None
         like, episodes = normalization_of(agent.env), self.design.episodes

@@ -35,7 +35,6 @@ ARGUMENTS = (
     "critic_target_kl", "critic_gradient_averaging", "critic_lambda",
 )  # fmt: skip
 
-EVALUATION_SEED = 1_000_000  # far from the seeds of training
 CONTINUOUS_ONLY = ("scale_actions", "log_std_init")
 
 
@@ -126,11 +125,16 @@ def normalization_of(env: VecEnv) -> Normalize | None:
     return None
 
 
+def evaluation_seed(seed: int) -> int:
+    """Of a run's first evaluation episode: far from training's, and no two runs share an episode."""
+    return 1_000_000 + 1000 * seed
+
+
 def evaluation_env(
     settings: Settings, env_id: str, episodes: int, like: Normalize | None, seed: int, **keywords: Any
 ) -> VecEnv:
     """One environment per episode, on seeds of their own, with the normalisation of `like`, which stands still."""
-    env = make_env(settings, env_id, episodes, EVALUATION_SEED + seed, **keywords)
+    env = make_env(settings, env_id, episodes, evaluation_seed(seed), **keywords)
     own = normalization_of(env)
     if own is not None and like is not None:
         own.training = False

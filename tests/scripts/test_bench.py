@@ -84,6 +84,9 @@ def test_scaling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     for point in points:
         whole = results[f"scaling/{point}/update_ms"]
         assert 0 < results[f"scaling/{point}/policy_ms"] < whole
+        assert 0 < results[f"scaling/{point}/inverses_ms"] < whole
+    assert results["scaling/ranks-64/2/messages"] > 10
+    assert results["scaling/sum/1_ms"] > 0
     assert "ranks-64" in bench_scaling.table(results)
     assert (tmp_path / "scaling.png").stat().st_size > 0
     with pytest.raises(SystemExit):

@@ -12,7 +12,7 @@ from trained import Runs, evaluated, refusal
 
 from geonpg.agents import ACKTR
 from geonpg.agents.checkpoint import read, write
-from geonpg.scripts.building import EVALUATION_SEED, make_env, play
+from geonpg.scripts.building import evaluation_seed, make_env, play
 from geonpg.scripts.models import RAW
 
 
@@ -21,7 +21,7 @@ def test_an_sb3_zip_plays_as_its_algorithm_does(
     algorithm: Any, zipped: Callable[[BaseAlgorithm], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent = algorithm("MlpPolicy", "InvertedPendulum-v4", seed=1, policy_kwargs={"net_arch": [8]}, device="cpu")
-    truth, _ = play(agent, make_env(RAW, "InvertedPendulum-v4", 4, EVALUATION_SEED))
+    truth, _ = play(agent, make_env(RAW, "InvertedPendulum-v4", 4, evaluation_seed(0)))
     path = zipped(agent)
     result = evaluated(capsys, path, "--env", "InvertedPendulum-v4", "--episodes", 4)
     assert result["returns"] == truth.tolist()
