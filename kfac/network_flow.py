@@ -109,7 +109,7 @@ class NetworkFlow(Flow):
         self, geometry: Geometry, batch: Batch, memory: FlowMemory, damping: float, generator: Generator
     ) -> None:
         self.geometry, self.batch, self.memory = geometry, batch, memory
-        self.damping, self._generator = damping, generator
+        self.damping, self._generator, self._draws = damping, generator, generator.get_state()
         self._base: tuple[Tensor, Point] | None = None
         self._latest: tuple[Tensor, Point] | None = None
         self.correction: Correction | None = None
@@ -148,11 +148,22 @@ class NetworkFlow(Flow):
             return before
         if self.base is not None and not solver.factors_are_metric:
             return self.base.memory.factors
-        waiting = self.memory.seen % fisher.settings.update_every > 0 and before.damping == self.damping
-        if self.base is None and before.inverses and waiting:
+        due = self.memory.seen % fisher.settings.update_every == 0 or before.damping != self.damping
+        if before.inverses and not due:
             return before
-        factors = fisher.remember(before, fisher.observe(metric.at, self._generator))
+        factors = fisher.remember(before, fisher.observe(metric.at, self._same_draws()))
         return fisher.invert(factors, self.damping, dtype)
+
+    def _same_draws(self) -> Generator:
+        """For the base point the generator itself, for other points one in the state that it had there.
+
+        With draws of their own two points would differ by noise, however close they are.
+        """
+        if self.base is None:
+            return self._generator
+        again = Generator(device=self._generator.device)
+        again.set_state(self._draws)
+        return again
 
     def velocity(self, y: Tensor) -> Tensor:
         point = self.at(y)

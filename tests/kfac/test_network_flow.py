@@ -152,6 +152,15 @@ def test_the_midpoint_sees_its_own_gradient_and_metric() -> None:
     assert flow.base is base
 
 
+@pytest.mark.parametrize("solver", ["kfac", "pcg"])
+def test_the_velocity_is_continuous(solver: str) -> None:
+    """Sampled Fisher targets are noise; the same noise at every point of a step."""
+    flow, y = gaussian_flow(solver, damping=1e-2)
+    v = flow.velocity(y)
+    near = flow.velocity(y + 1e-7 * v)
+    assert float((near - v).norm()) < 1e-4 * float(v.norm())
+
+
 def test_the_ratio_is_one_where_the_batch_was_recorded() -> None:
     flow, y = gaussian_flow()
     assert flow.divergence(y, y) == 0.0
