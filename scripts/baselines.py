@@ -28,7 +28,7 @@ from geonpg.configs import FIELDS, Settings, shown
 from geonpg.scripts import records, zoo
 from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, prepare
 from geonpg.scripts.cli import Parser
-from geonpg.scripts.records import FINAL_EPISODES, TIMES, Stopped, write_tables
+from geonpg.scripts.records import FINAL_EPISODES, TIMES, Stopped, require_state, write_tables
 from geonpg.scripts.run import create
 from geonpg.scripts.stopping import listening
 
@@ -107,6 +107,8 @@ def resume(folder: Path) -> "BaselineRun":
     found = resumed.checkpoints.latest()
     if found is not None:
         resumed.restore(*found)
+    else:
+        require_state(folder)
     for leftover in folder.glob(".*.tmp"):
         leftover.unlink()
     return resumed

@@ -15,6 +15,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from geonpg.configs import load, names, to_toml
+from geonpg.envs import is_native
+from geonpg.kfac.choice import require
 from geonpg.scripts.artifacts import Table, replacing, write_text
 from geonpg.scripts.branch_analysis import figure, flat, read_study, tables
 from geonpg.scripts.branch_trunk import DESIGN, RULES, Design, design_of, read_rows, rows_path
@@ -46,8 +48,9 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--only-report", action="store_true", help="run nothing: tables and figure from what is there")
     arguments = parser.parse_args(argv)
     for name in (*FLAGS[1:], "jobs"):
-        if getattr(arguments, name) < 1:
-            parser.error(f"--{name.replace('_', '-')} must be at least 1, not {getattr(arguments, name)}")
+        least = 0 if name == "first_seed" else 1
+        if getattr(arguments, name) < least:
+            parser.error(f"--{name.replace('_', '-')} must be at least {least}, not {getattr(arguments, name)}")
     return arguments
 
 
@@ -84,6 +87,7 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
     env_ids = arguments.envs.split(",")
     for env_id in env_ids:
         make_env(load(arguments.preset, env_id), env_id, 1, 0).close()
+        require(is_native(env_id), f"{env_id} cannot be set back to a state: branch needs MuJoCo tasks like {TASKS}")
     arguments.results.mkdir(parents=True, exist_ok=True)
     with locked(arguments.results) as lock:
         design = recorded(arguments, env_ids)
@@ -92,7 +96,8 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
         paths = {cell: rows_path(arguments.results, *cell) for cell in cells}
         todo = [cell for cell in cells if len(read_rows(paths[cell])) < wanted]
         runner = Runner([task_of(arguments.results, *cell) for cell in todo], arguments.jobs, lock)
-        with tqdm(total=len(cells) * wanted, unit=" branches", desc="branch") as bar:
+        done = sum(len(read_rows(path)) for path in paths.values())
+        with tqdm(total=len(cells) * wanted, initial=done, unit=" branches", desc="branch") as bar:
             try:
                 while runner.is_busy and not signals():
                     runner.advance()
@@ -106,6 +111,7 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
 def report(results: Path) -> tuple[list[Table], dict[str, float]]:
     """Tables and figure of what is there, written beside it."""
     study = read_study(results)
+    require(bool(study), f"{results} has no checkpoint yet that every rule has been tried at")
     found = tables(study)
     write_text(results / "tables.md", "\n\n".join(table.markdown() for table in found) + "\n")
     for kind in ("png", "svg"):

@@ -74,7 +74,11 @@ COLUMNS = tuple(field.name for field in fields(Branch))
 
 
 def design_of(folder: Path) -> Design:
-    return Design(**json.loads((folder / DESIGN).read_text(encoding="utf-8")))
+    path = folder / DESIGN
+    try:
+        return Design(**json.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no design of geonpg branch: {error}") from None
 
 
 def rows_path(folder: Path, env_id: str, seed: int) -> Path:
@@ -87,7 +91,10 @@ def read_rows(path: Path) -> list[Branch]:
         return []
     numbers = COLUMNS[2:]
     found = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-    return [Branch(int(row["steps"]), row["rule"], **{name: float(row[name]) for name in numbers}) for row in found]
+    try:
+        return [Branch(int(row["steps"]), row["rule"], **{name: float(row[name]) for name in numbers}) for row in found]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is no table of branches: {error!r}") from None
 
 
 def write_rows(path: Path, rows: Sequence[Branch]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geonpg.scripts.anchors import is_anchored, normalised
-from geonpg.scripts.intervals import Estimate, bootstrap, difference, improvement, interquartile_mean
+from geonpg.scripts.intervals import Estimate, bootstrap, improvement, interquartile_mean, verdict, welch
 from geonpg.scripts.study import Group, Kind, Study
 
 Array = NDArray[np.float64]
@@ -35,7 +35,10 @@ class Pair:
 
     def difference(self) -> Estimate:
         """Of the means of evaluations."""
-        return bootstrap(difference, self.finals)
+        return welch(*self.finals)
+
+    def verdict(self) -> str:
+        return verdict(self.difference(), 0.0, self.seeds)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,13 @@ class Comparison:
         """Probability that a run of the kind ends above a run of the other."""
         scores = [pair.finals for pair in self.pairs.values()]
         return bootstrap(improvement, [ours for ours, _ in scores] + [theirs for _, theirs in scores])
+
+    def verdict(self) -> str:
+        """By that probability; on a single task, where its interval is too narrow, by the difference of means."""
+        if len(self.pairs) > 1:
+            return verdict(self.improvement(), 0.5, self.seeds)
+        (pair,) = self.pairs.values()
+        return pair.verdict()
 
 
 def compared(study: Study, kinds: Sequence[tuple[Kind, Kind]]) -> list[Comparison]:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import os
 import sys
 from argparse import Namespace
@@ -15,12 +14,12 @@ import numpy as np
 import torch
 from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
-from scipy import stats
 
 from geonpg.agents.collector import BrokenEnvironment
 from geonpg.kfac.choice import require
 from geonpg.scripts.building import play
 from geonpg.scripts.cli import Parser
+from geonpg.scripts.intervals import student
 from geonpg.scripts.models import KINDS, Model, load, one_line
 
 # What an option needs beyond the project's own dependencies: modules, and what pip calls them.
@@ -63,11 +62,8 @@ def check_output(option: str, path: Path | None) -> None:
 
 def interval(returns: NDArray[np.float64]) -> tuple[float, float] | None:
     """Student's 95 % confidence interval of the mean; there is none for a single number."""
-    n, mean = len(returns), float(returns.mean())
-    if n < 2:
-        return None
-    half = float(stats.t.ppf(0.975, n - 1)) * float(returns.std(ddof=1)) / math.sqrt(n)
-    return mean - half, mean + half
+    found = student(returns)
+    return (float(found.low), float(found.high)) if len(returns) > 1 else None
 
 
 def assess(model: Model, episodes: int, seed: int, deterministic: bool) -> dict[str, Any]:

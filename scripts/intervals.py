@@ -1,7 +1,8 @@
-"""Numbers with intervals: the stratified bootstrap, and what it is asked about.
+"""Numbers with intervals: the stratified bootstrap for several tasks together, Student's t for one.
 
 A group holds one run per row, [n, ...]: the runs of one method on one task. Groups are resampled each on its own, since
 runs are what chance drew and tasks are not. A statistic maps resampled groups, [count, n_i, ...] each, to [count, ...].
+On a single task with five runs the bootstrap's intervals are too narrow: an eighth of them would miss.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.integrate import trapezoid
 
 Array = NDArray[np.float64]
@@ -36,15 +38,27 @@ def bootstrap(statistic: Statistic, groups: Sequence[Array], count: int = COUNT)
     return Estimate(statistic([group[None] for group in groups])[0], low, high)
 
 
+def student(runs: Array) -> Estimate:
+    """Student's interval of the mean of one group [n]; a single run says nothing about others."""
+    value = runs.mean()
+    reach = stats.t.ppf(TAILS[1], len(runs) - 1) * stats.sem(runs) if len(runs) > 1 else np.inf
+    return Estimate(value, value - reach, value + reach)
+
+
+def welch(ours: Array, theirs: Array) -> Estimate:
+    """Welch's interval of the difference of the means of two groups [n], [m]."""
+    value = ours.mean() - theirs.mean()
+    if min(len(ours), len(theirs)) < 2:
+        return Estimate(value, value - np.inf, value + np.inf)
+    if ours.var() == theirs.var() == 0:
+        return Estimate(value, value, value)
+    low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(TAILS[1] - TAILS[0])
+    return Estimate(value, low, high)
+
+
 def mean(groups: Sequence[Array]) -> Array:
     """Of all runs together."""
     return np.concatenate(groups, axis=1).mean(axis=1)
-
-
-def difference(groups: Sequence[Array]) -> Array:
-    """Of the means of two groups."""
-    first, second = groups
-    return first.mean(axis=1) - second.mean(axis=1)
 
 
 def interquartile_mean(groups: Sequence[Array]) -> Array:

@@ -15,8 +15,8 @@ from typing import Any
 from geonpg.configs import FIELDS, load, to_toml
 from geonpg.scripts import baselines
 from geonpg.scripts.artifacts import write_text
+from geonpg.scripts.records import DONE
 
-DONE = "done.json"
 COMPACT = ("config.toml", "run.json", "curve.csv", "evaluations.csv", "times.csv", DONE)  # what stays of a run
 NO_MATTER = ("description", "env_threads")  # in a config.toml: they change no result
 

@@ -16,6 +16,7 @@ from geonpg.configs import Settings
 from geonpg.envs import Normalize
 from geonpg.kfac.choice import require
 from geonpg.scripts.building import evaluation_env, make_agent, make_env, normalization_of, prepare
+from geonpg.scripts.records import DONE
 
 RAW = Settings(normalize_observations=False, normalize_rewards=False)  # an environment without our wrappers
 KINDS = "a run folder, a .ckpt model or an SB3 .zip"
@@ -54,8 +55,9 @@ def model_in(folder: Path, which: str) -> Path:
     path = folder / f"{which}.ckpt"
     if not path.exists():
         require((folder / "run.json").exists(), f"{folder} is no run folder: it holds no {path.name} and no run.json")
-        others = ", ".join(sorted(other.stem for other in folder.glob("*.ckpt"))) or "none yet"
-        raise ValueError(f"{folder} has no {which} model; there is {others}")
+        others = ", ".join(sorted(other.stem for other in folder.glob("*.ckpt"))) or "none"
+        kept = ": of a run that has ended, geonpg compare keeps results only" if (folder / DONE).exists() else ""
+        raise ValueError(f"{folder} has no {which} model; there is {others}{kept}")
     return path
 
 

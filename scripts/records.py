@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from geonpg.kfac.choice import require
 from geonpg.scripts.artifacts import Table, write_text
 
 CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that a kill loses less than ten
 CURVE_EVERY = 10  # updates per row of the learning curve
 FINAL_EPISODES = 20
+DONE = "done.json"  # in the folder of a run that `geonpg compare` has ended, and of which it keeps results only
 
 CURVE = ("steps", "return", "length", "kl", "entropy", "explained_variance", "value_loss", "rejected")
 EVALUATIONS = ("steps", "mean", "std", "returns")
@@ -17,6 +19,12 @@ TIMES = ("steps", "seconds", "rollout", "values", "policy", "critic", "evaluatio
 
 class Stopped(Exception):
     """The run was asked to stop; its state is saved."""
+
+
+def require_state(folder: Path) -> None:
+    """Of a run without checkpoints: it has not come to its first, and does not hold the results of an ended one."""
+    gone = f"{folder} has ended and holds its results only, no state to go on from: begin another run"
+    require(not (folder / DONE).exists(), gone)
 
 
 def write_tables(folder: Path, curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> None:

@@ -27,11 +27,12 @@ from geonpg.scripts.study import Kind, Study, read_study
 TITLE = "geonpg: sample efficiency"
 VERDICTS = ("verdicts", "others", "differences", "iqm")  # tables that come before the curves
 METHOD = (
-    f"Intervals are 95 % percentile intervals of the stratified bootstrap, {COUNT} resamples: runs are drawn anew "
-    "within each task and method. Of few seeds such intervals are somewhat too narrow; "
-    f"below {FEWEST_SEEDS} there is no verdict.",
-    "Verdicts: over all tasks, whether the interval of the probability of improvement leaves out 0.5; on one task, "
-    "whether that of the difference of means leaves out 0. Nothing is corrected for the number of comparisons.",
+    f"Intervals over several tasks, and the bands of curves, are 95 % percentile intervals of the stratified bootstrap, "
+    f"{COUNT} resamples: runs are drawn anew within each task and method. Of means on one task they are Student's, and of "
+    f"differences Welch's, since of five runs the bootstrap's are too narrow. Below {FEWEST_SEEDS} seeds there is no verdict.",
+    "Verdicts: over several tasks, whether the interval of the probability of improvement leaves out 0.5 (of six tasks and "
+    "five seeds without a difference 5 % get a verdict, of two tasks 7 %); on one task, whether that of the difference of "
+    "means leaves out 0. Nothing is corrected for the number of comparisons.",
     "Runs that have not ended are left out. A run's last evaluation counts, not its best.",
 )
 BRANCHES = (
@@ -95,12 +96,6 @@ def summary(study: Study) -> str:
     return f"{text}; {len(study.left_out)} left out, see below." if study.left_out else f"{text}."
 
 
-def read_branches(folder: Path) -> branches.Study | None:
-    """What `geonpg branch` left beside the runs, if it did."""
-    there = folder / "branch"
-    return branches.read_study(there) if any(there.glob("*/*.csv")) else None
-
-
 def branch_parts(study: branches.Study) -> list[str]:
     parts = [html.heading("Does geometry help? Paired branches"), html.paragraph(BRANCHES, "note")]
     parts.append(html.figure_html(branches.figure(study), "Paired differences to ng", wide=True))
@@ -114,7 +109,7 @@ def page(
     found: Sequence[Table],
     drawn: Mapping[str, Figure],
     many: Sequence[Curves],
-    branched: branches.Study | None,
+    branched: branches.Study,
 ) -> str:
     """Verdicts, curves, the other tables, what is left out, how it is computed."""
     paired = branch_parts(branched) if branched else []
@@ -139,7 +134,7 @@ def curve_parts(study: Study, many: Curves) -> list[str]:
     return [*head, html.key_html(labels, style), html.figures_html(singles)]
 
 
-def write(study: Study, found: Sequence[Table], branched: branches.Study | None, out: Path) -> list[Path]:
+def write(study: Study, found: Sequence[Table], branched: branches.Study, out: Path) -> list[Path]:
     """The page and its figures; returns what was written."""
     (out / "figures").mkdir(parents=True, exist_ok=True)
     drawn, many, style = aggregates(study), curves(study), figures.styles(study)
@@ -169,15 +164,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     study = read_study(arguments.folder)
     for sentence in study.left_out:
         print(f"left out: {sentence}", file=sys.stderr)
-    if not study.main:
+    if not study.groups:
         parser.error(f"{arguments.folder} holds no finished run at <task>/<preset>/<method>/<seed>/")
-    found, branched = tables(study), read_branches(arguments.folder)
     try:
+        found, branched = tables(study), branches.read_study(arguments.folder / "branch")
         written = write(study, found, branched, arguments.out or arguments.folder)
     except OSError as error:
         parser.error(f"cannot write {error.filename}: {error.strerror}")
+    except ValueError as error:
+        parser.error(str(error))
     if arguments.json:
-        print(json.dumps(numbers(study) | (branches.flat(branched) if branched else {})))
+        print(json.dumps(numbers(study) | branches.flat(branched)))
     else:
         print("\n\n".join(table.markdown() for table in [*found, *(branches.tables(branched) if branched else ())]))
         print("\nwritten:", *(f"  {path}" for path in written), sep="\n")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, STEPS, TASKS, is_anchored, task_of
 from geonpg.scripts.artifacts import Table
 from geonpg.scripts.comparisons import Comparison, Pair, iqm, over_baseline, over_others, scored
-from geonpg.scripts.intervals import COUNT, Estimate, bootstrap, mean, verdict
+from geonpg.scripts.intervals import COUNT, Estimate, student
 from geonpg.scripts.study import Group, Kind, Name, Study
 
 Array = NDArray[np.float64]
@@ -46,6 +46,8 @@ def steps_text(steps: float) -> str:
 
 
 def interval(estimate: Estimate) -> str:
+    if not np.isfinite(estimate.high):
+        return "not known"  # of a single run
     return f"{number(estimate.low)} to {number(estimate.high)}"
 
 
@@ -59,7 +61,7 @@ def verdict_table(name: str, title: str, comparisons: Sequence[Comparison]) -> T
     rows = []
     for each in comparisons:
         found = each.improvement()
-        word, seeds = verdict(found, 0.5, each.seeds), span(pair.seeds for pair in each.pairs.values())
+        word, seeds = each.verdict(), span(pair.seeds for pair in each.pairs.values())
         rows.append([str(each), word, number(found.value), interval(found), str(len(each.pairs)), seeds])
     note = (
         "Probability that a run ends above a run of the other on the same task (last evaluation), mean over tasks; "
@@ -73,8 +75,7 @@ def difference_table(comparisons: Sequence[Comparison]) -> Table:
     for each in comparisons:
         for env_id, pair in each.pairs.items():
             found = pair.difference()
-            word = verdict(found, 0.0, pair.seeds)
-            rows.append([env_id, str(each), word, number(found.value), interval(found), str(pair.seeds)])
+            rows.append([env_id, str(each), pair.verdict(), number(found.value), interval(found), str(pair.seeds)])
     columns = ("task", "comparison", "verdict", "difference", INTERVAL, "seeds")
     note = "Difference of the means over seeds of the last evaluation."
     return Table("differences", "Task by task", columns, sorted(rows), note)
@@ -100,7 +101,7 @@ def iqm_table(study: Study) -> Table:
 def task_table(study: Study) -> Table:
     rows = []
     for (env_id, kind), group in study.main.items():
-        final, area = bootstrap(mean, [group.finals]), bootstrap(mean, [group.areas])
+        final, area = student(group.finals), student(group.areas)
         row = [env_id, str(kind), number(final.value), interval(final), number(group.training_finals.mean())]
         row += [number(area.value), interval(area), f"{np.median(group.minutes):.1f}"]
         rows.append([*row, steps_text(group.budget), str(group.seeds)])
@@ -178,9 +179,11 @@ def against_whole(study: Study, group: Group) -> list[str]:
     """Verdict, difference, interval and the mean of the untouched method."""
     assert group.ablation_of is not None
     same_budget = Name(group.name.env_id, Kind(WHOLE, group.ablation_of.method))
-    whole = study.groups.get(same_budget) or study.of_kind(group.ablation_of).get(group.name.env_id)
+    whole = study.groups.get(same_budget)
+    if whole is None or whole.ablation_of != group.ablation_of:
+        whole = study.of_kind(group.ablation_of).get(group.name.env_id)
     if whole is None:
         return ["nothing to compare with", "", "", ""]
     pair = Pair(group, whole)
     found, mean_of_whole = pair.difference(), pair.finals[1].mean()
-    return [verdict(found, 0.0, pair.seeds), number(found.value), interval(found), number(mean_of_whole)]
+    return [pair.verdict(), number(found.value), interval(found), number(mean_of_whole)]

@@ -34,7 +34,7 @@ from geonpg.scripts.artifacts import write_text
 from geonpg.scripts.building import evaluate, make_agent, make_env, normalization_of, prepare
 from geonpg.scripts.keeper import Keeper
 from geonpg.scripts.launched import cores
-from geonpg.scripts.records import TIMES
+from geonpg.scripts.records import TIMES, require_state
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,8 @@ def resume(folder: Path, steps: int | None = None, ranks: Ranks = ALONE) -> "Run
     found = run.checkpoints.latest()
     if found is not None:
         run.restore(*found)
+    else:
+        require_state(folder)
     if plan.settings.steps != begun_for:
         if plan.settings.steps <= run.steps:
             raise ValueError(f"{folder} has made {run.steps} steps already: --steps must be more, not {steps}")

@@ -12,6 +12,7 @@ from geonpg.scripts import branch, branch_analysis, branch_trunk
 from geonpg.scripts.branch_analysis import ALL, FEWEST, estimate, read_study, tables
 from geonpg.scripts.branch_trunk import RULES, Bench, Branch, Design, grow, read_rows, rows_path, write_rows
 from geonpg.scripts.held_out import update
+from geonpg.scripts.intervals import Estimate
 
 TINY = {"checkpoints": 2, "every": 512, "updates": 2, "episodes": 2, "held_out": 2, "trunks": 1}
 PRESET = """description = "small"
@@ -97,6 +98,7 @@ def test_the_command_runs_what_is_missing_and_reports(folder: Path, capsys: pyte
         (["--envs", "Nowhere-v4"], "Nowhere-v4"),
         (["--updates", "0"], "--updates must be at least 1, not 0"),
         (["--preset", "tuned"], "tuned"),
+        (["--envs", "CartPole-v1"], "CartPole-v1 cannot be set back to a state: branch needs MuJoCo tasks like"),
     ],
 )
 def test_what_is_wrong_is_said_before_any_work(
@@ -115,7 +117,7 @@ def test_what_is_wrong_is_said_before_any_work(
 
 def test_a_report_of_nothing_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert branch.main(["--results", str(tmp_path), "--only-report"]) == 2
-    assert "has no branches" in capsys.readouterr().err
+    assert "has no checkpoint yet that every rule has been tried at" in capsys.readouterr().err
 
 
 def drawn(rule: str, base: float, shift: float, step: int) -> Branch:
@@ -156,5 +158,17 @@ def test_the_state_file_is_not_taken_for_a_result(folder: Path) -> None:
     bench = Bench(branch_trunk.design_of(folder), "Reacher-v4", 1000)
     (folder / "Reacher-v4").mkdir()
     write(folder / "Reacher-v4" / "1000.state", get_state(bench.agents["ng"]))
-    with pytest.raises(ValueError, match="has no branches"):
-        read_study(folder)
+    assert not read_study(folder)
+
+
+def test_what_is_not_a_number_gets_no_verdict() -> None:
+    """All updates of a rule may have been rejected at a checkpoint."""
+    nothing = np.array(np.nan)
+    assert branch_analysis.verdict(Estimate(nothing, nothing, nothing), 1, FEWEST) == "not known"
+
+
+def test_a_damaged_table_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "Hopper-v4").mkdir()
+    (tmp_path / "Hopper-v4" / "1000.csv").write_text("a,b\n1,2\n")
+    assert branch.main(["--results", str(tmp_path), "--only-report"]) == 2
+    assert "1000.csv is no table of branches" in capsys.readouterr().err

@@ -76,6 +76,27 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
     return [dict(zip(table.columns, map(str, row), strict=True)) for row in table.rows]
 
 
+def test_ablations_alone(tmp_path: Path) -> None:
+    """As `results/ablations.toml` leaves them: under labels only."""
+    write_group(tmp_path / "Hopper-v4/whole/geo", HIGH, preset="default")
+    write_group(tmp_path / "Hopper-v4/no-averaging/geo", LOW, preset="default")
+    write_group(tmp_path / "Hopper-v4/no-averaging/ng", LOW, preset="paper")  # of another whole
+    outcome = reported(tmp_path, tmp_path / "out")
+    assert outcome.code == 0
+    assert "no-averaging" in outcome.page
+    verdicts = {row["ablation"]: row["verdict"] for row in rows(tmp_path, "ablations")}
+    assert verdicts == {"no-averaging/geo": "worse", "no-averaging/ng": "nothing to compare with"}
+
+
+def test_branches_that_have_just_begun_wait(tmp_path: Path) -> None:
+    write_group(tmp_path / "Hopper-v4/default/geo", HIGH)
+    (tmp_path / "branch/Hopper-v4").mkdir(parents=True)
+    write_rows(tmp_path / "branch/Hopper-v4/1000.csv", [Branch(1, "ng", 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)])
+    outcome = reported(tmp_path, tmp_path / "out")
+    assert outcome.code == 0
+    assert "Paired branches" not in outcome.page
+
+
 def test_json_is_flat_and_right(outcome: Outcome) -> None:
     numbers = json.loads(outcome.printed)
     assert outcome.code == 0

@@ -11,6 +11,7 @@ import pytest
 from lives import Death, Nursery, nursery
 
 from geonpg.agents.checkpoint import Checkpoints, read
+from geonpg.scripts import jobs, models, run
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
 SMALL = ("--env", "InvertedPendulum-v4", "--n-envs", "8", *(f"--set={key}" for key in KEYS))
@@ -157,3 +158,16 @@ def test_a_finished_run_can_be_extended(home: Nursery, tmp_path: Path) -> None:
     assert (folder / "curve.csv").read_bytes().startswith(short["curve.csv"])
     assert (folder / "evaluations.csv").read_bytes().startswith(short["evaluations.csv"])
     assert read(folder / "final.ckpt")["settings"]["steps"] == STEPS
+
+
+def test_results_that_are_left_of_a_run_stay(whole: Path, tmp_path: Path) -> None:
+    """`geonpg compare` keeps no checkpoints of what has ended: to resume it must not begin it anew."""
+    folder = shutil.copytree(whole, tmp_path / "run")
+    jobs.finish(folder)
+    jobs.compact(folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(ValueError, match="has ended and holds its results only"):
+        run.resume(folder, 2 * STEPS)
+    with pytest.raises(ValueError, match="there is none: of a run that has ended, geonpg compare keeps results only"):
+        models.load(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
