@@ -14,7 +14,7 @@ from geonpg.scripts.cli import Parser
 from geonpg.scripts.deepnets_data import DataError
 from geonpg.scripts.deepnets_figures import Runs, course_table, paper_table, run_figure, summary_table
 from geonpg.scripts.deepnets_methods import METHODS
-from geonpg.scripts.deepnets_runs import Run, csv_path, read_rows, resume, train
+from geonpg.scripts.deepnets_runs import Run, agree, csv_path, read_rows, resume, train
 from geonpg.scripts.deepnets_tasks import TASKS, Experiment, Size, Task, prepare
 
 DEFAULT_METHODS = ("ng", "mid", "geo", "geof")
@@ -67,12 +67,12 @@ def title_of(arguments: Namespace, size: Size, drawn: bool) -> str:
     return f"{arguments.task} {widths}, {size.train} cases{stand_in}, seed {arguments.seed}"
 
 
-def train_all(arguments: Namespace, size: Size, experiment: Experiment, settings: dict[str, Any], out: Path) -> bool:
+def train_all(arguments: Namespace, size: Size, experiment: Experiment, out: Path) -> bool:
     """Each method in turn; false if interrupted."""
     form = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}, {elapsed}, {remaining} left{postfix}"
     for name in dict.fromkeys(arguments.method):
-        run = Run(name, METHODS[name](experiment, arguments.seed), settings)
-        resume(run, out)
+        run = Run(name, METHODS[name](experiment, arguments.seed))
+        resume(run, out, size.updates)
         with tqdm(total=size.updates, initial=len(run.rows), desc=f"{name:9}", bar_format=form, smoothing=0.3) as bar:
 
             def tick(run: Run, bar: Any = bar) -> None:
@@ -110,8 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         out.mkdir(parents=True, exist_ok=True)
         experiment = prepare(task, size, folder, arguments.seed)
         title = title_of(arguments, size, folder is None)
-        settings = {"title": title, "test": size.test}
-        finished = train_all(arguments, size, experiment, settings, out)
+        agree({"title": title, "test": size.test}, out)
+        finished = train_all(arguments, size, experiment, out)
         tables = report(known_runs(out), title, task, arguments.task == "mnist" and arguments.size == "full", out)
     except DataError as error:
         parser().error(str(error))

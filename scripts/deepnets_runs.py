@@ -1,34 +1,34 @@
 """One training run of `geonpg deepnets`: its rows, its file, and how it is stopped and continued."""
 
 import csv
+import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from geonpg.agents.checkpoint import CheckpointError, read, write
 from geonpg.kfac.cases import measure
-from geonpg.scripts.artifacts import Table, replacing, write_text
+from geonpg.scripts.artifacts import Table, write_text
 from geonpg.scripts.deepnets_data import DataError
 from geonpg.scripts.deepnets_methods import Method, Progress
 from geonpg.scripts.deepnets_tasks import Experiment
 from geonpg.scripts.stopping import listening
 
-SAVE_EVERY = 60.0  # seconds: what an unkind end may lose
+SAVE_EVERY = 5.0  # seconds: what an unkind end may lose, or one update if that takes longer
+SETTINGS = "settings.json"
 COLUMNS = ("update", "seconds", "cpu_seconds", "test_error", *(f.name for f in fields(Progress)))
 Row = dict[str, float]
 
 
 @dataclass
 class Run:
-    """The rows of one method, and what a state file must agree with."""
+    """One method, and its rows so far."""
 
     name: str
     method: Method
-    settings: dict[str, Any]
     rows: list[Row] = field(default_factory=list)
 
     def advance(self, experiment: Experiment) -> None:
@@ -55,31 +55,44 @@ def state_path(folder: Path, name: str) -> Path:
 def save(run: Run, folder: Path) -> None:
     """The table for readers, and everything that the next update depends on; each whole or not at all."""
     rows = [[int(row["update"]), *(row[name] for name in COLUMNS[1:])] for row in run.rows]
-    state = {"settings": run.settings, "rows": run.rows, "method": run.method.state_dict()}
-    with replacing(state_path(folder, run.name)) as temporary:
-        torch.save(state, temporary)
+    write(state_path(folder, run.name), {"rows": run.rows, "method": run.method.state_dict()})
     write_text(csv_path(folder, run.name), Table(run.name, run.name, COLUMNS, rows).csv())
 
 
-def resume(run: Run, folder: Path) -> None:
-    """Continue from the state file, if there is one."""
-    path = state_path(folder, run.name)
-    if not path.exists():
-        return
+def agree(settings: Mapping[str, Any], folder: Path) -> None:
+    """All runs of a folder share their settings, which it remembers; others are refused before any work."""
+    path = folder / SETTINGS
     try:
-        state = torch.load(path, weights_only=True)
-        settings, rows = state["settings"], state["rows"]
-    except Exception as error:  # whatever a damaged file makes torch stumble on
-        raise DataError(f"{str(path)!r} is damaged; remove it to start this run again") from error
-    differ = [f"{k} {settings.get(k)} (now {v})" for k, v in run.settings.items() if settings.get(k) != v]
+        there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else settings
+        differ = [f"{name} {there.get(name)} (now {value})" for name, value in settings.items() if there[name] != value]
+    except (ValueError, KeyError, AttributeError) as error:
+        raise DataError(f"{str(path)!r} is damaged; choose another --out") from error
     if differ:
-        raise DataError(f"{str(path)!r} is of another run, with {', '.join(differ)}; remove it or choose another --out")
-    run.method.load_state_dict(state["method"])
-    run.rows = rows
+        raise DataError(f"{str(folder)!r} holds other runs, with {', '.join(differ)}; choose another --out")
+    write_text(path, json.dumps(settings, indent=1) + "\n")
+
+
+def resume(run: Run, folder: Path, updates: int) -> None:
+    """Continue from the state file. A table that is long enough needs none; one that is not is never begun anew."""
+    path, table = state_path(folder, run.name), csv_path(folder, run.name)
+    if path.exists():
+        try:
+            state = read(path)
+        except CheckpointError as error:
+            raise DataError(f"{error}; remove it and {str(table)!r} to start this run again") from error
+        run.method.load_state_dict(state["method"])
+        run.rows = state["rows"]
+    elif table.exists():
+        run.rows = read_rows(table)
+        if len(run.rows) < updates:
+            missing = f"{str(table)!r} has {len(run.rows)} updates, and {path.name}, from which to go on, is missing"
+            raise DataError(f"{missing}: remove it to start this run again, or choose another --out")
 
 
 def train(run: Run, experiment: Experiment, updates: int, folder: Path, tick: Callable[[Run], None]) -> bool:
     """Train to that many updates; false if interrupted. Either way the state is on disk."""
+    if len(run.rows) >= updates:
+        return True
     saved = time.monotonic()
     with listening() as interrupted:
         while len(run.rows) < updates and not interrupted():

@@ -27,12 +27,13 @@ from geonpg.scripts.study import Kind, Study, read_study
 TITLE = "geonpg: sample efficiency"
 VERDICTS = ("verdicts", "others", "differences", "iqm")  # tables that come before the curves
 METHOD = (
-    f"Intervals over several tasks, and the bands of curves, are 95 % percentile intervals of the stratified bootstrap, "
-    f"{COUNT} resamples: runs are drawn anew within each task and method. Of means on one task they are Student's, and of "
-    f"differences Welch's, since of five runs the bootstrap's are too narrow. Below {FEWEST_SEEDS} seeds there is no verdict.",
-    "Verdicts: over several tasks, whether the interval of the probability of improvement leaves out 0.5 (of six tasks and "
-    "five seeds without a difference 5 % get a verdict, of two tasks 7 %); on one task, whether that of the difference of "
-    "means leaves out 0. Nothing is corrected for the number of comparisons.",
+    "Intervals over several tasks, and the bands of curves, are 95 % percentile intervals of the stratified bootstrap, "
+    f"{COUNT} resamples: runs are drawn anew within each task and method. On one task they are Student's for means and "
+    "Welch's for differences, since of five runs the bootstrap's are too narrow. "
+    f"Below {FEWEST_SEEDS} seeds there is no verdict.",
+    "Verdicts: over several tasks, whether the interval of the probability of improvement leaves out 0.5 (of six tasks "
+    "and five seeds without a difference 5 % get a verdict, of two tasks 7 %); on one task, whether that of the "
+    "difference of means leaves out 0. Nothing is corrected for the number of comparisons.",
     "Runs that have not ended are left out. A run's last evaluation counts, not its best.",
 )
 BRANCHES = (

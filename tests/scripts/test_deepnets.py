@@ -49,7 +49,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_leaves_tables_and_a_figure(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "--method", "ng", "geo", "--updates", "2", task=task) == 0
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"tables.md", "figure.png", "ng.csv", "geo.csv", "ng.state", "geo.state"}
+    assert names == {"tables.md", "figure.png", "settings.json", "ng.csv", "geo.csv", "ng.state", "geo.state"}
     assert imread(tmp_path / "figure.png")[..., :3].std() > 0.02
     assert [row["update"] for row in rows(tmp_path / "ng.csv")] == ["1", "2"]
     assert all(float(row["train_error"]) >= 0 for row in rows(tmp_path / "geo.csv"))
@@ -65,8 +65,8 @@ def test_continuing_is_bit_exact(name: str, tmp_path: Path) -> None:
         folder.mkdir()
         for stop in stops:
             experiment = prepare(TASKS["curves"], size, None, 0)
-            run = Run(name, METHODS[name](experiment, 0), {})
-            resume(run, folder)
+            run = Run(name, METHODS[name](experiment, 0))
+            resume(run, folder, stop)
             assert train(run, experiment, stop, folder, lambda run: None)
         return run
 
@@ -101,9 +101,21 @@ def test_a_state_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path, caps
     run(tmp_path, "--method", "ng", "--updates", "1")
     capsys.readouterr()
     command = ["--task", "curves", "--out", str(tmp_path), *TINY, "--method", "ng", "--updates", "1"]
-    assert "is of another run" in refusal(capsys, *command, "--seed", "1").splitlines()[-1]
+    assert "holds other runs" in refusal(capsys, *command, "--method", "adam", "--seed", "1")
     (tmp_path / "ng.state").write_bytes(b"no state")
-    assert "damaged; remove it" in refusal(capsys, *command)
+    assert "is not a geonpg checkpoint; remove it" in refusal(capsys, *command)
+
+
+def test_a_table_without_its_state_is_never_begun_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tables are committed, states are not: one that is long enough stands, a shorter one is not overwritten."""
+    run(tmp_path, "--method", "adam-full", "--updates", "2")
+    (tmp_path / "adam-full.state").unlink()
+    before = (tmp_path / "adam-full.csv").read_bytes()
+    assert run(tmp_path, "--method", "adam-full", "--updates", "1") == 0
+    command = ["--task", "curves", "--out", str(tmp_path), *TINY, "--method", "adam-full", "--updates", "3"]
+    capsys.readouterr()
+    assert "has 2 updates, and adam-full.state, from which to go on, is missing" in refusal(capsys, *command)
+    assert (tmp_path / "adam-full.csv").read_bytes() == before
 
 
 def test_true_architectures() -> None:
