@@ -37,13 +37,19 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     arguments = parser.parse_args(argv)
     if arguments.figure and arguments.name not in DRAWN:
         parser.error(f"--figure goes with {', '.join(DRAWN)}, not with {arguments.name}")
+    if arguments.figure and not arguments.figure.parent.is_dir():
+        parser.error(f"--figure must be in a folder that exists, not {arguments.figure}")
     return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     module = import_module(f"geonpg.scripts.{BENCHES[arguments.name][0]}")
-    results: dict[str, float] = module.measure()
+    try:
+        results: dict[str, float] = module.measure()
+    except KeyboardInterrupt:
+        print("stopped: a benchmark keeps nothing", file=sys.stderr)
+        return 130
     print(json.dumps(results) if arguments.json else module.table(results))
     if arguments.figure:
         with replacing(arguments.figure) as temporary:

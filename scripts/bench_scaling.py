@@ -9,6 +9,7 @@ import tempfile
 import time
 import timeit
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -113,8 +114,7 @@ def send_on_rank(rank: int, size: int, folder: str, out: Any) -> None:
     meet(rank, size, folder)
     found = dict[int, float]()
     for length in MESSAGES:
-        numbers = torch.zeros(length, dtype=torch.float64)
-        found[length] = milliseconds(lambda numbers=numbers: dist.all_reduce(numbers))
+        found[length] = milliseconds(partial(dist.all_reduce, torch.zeros(length, dtype=torch.float64)))
     if rank == 0:
         out.put(found)
     dist.destroy_process_group()

@@ -70,13 +70,18 @@ def take_in(folder: Path, files: Mapping[str, bytes | None]) -> None:
             temporary.write_bytes(data)
 
 
-def work(order: list[str], files: Files) -> Iterator[Files]:
+def work(order: list[str], files: Files, presets: Mapping[str, bytes]) -> Iterator[Files]:
     """On a worker: train in a folder of its own, from these files on, and yield what changes there.
 
-    `order` is a script and its arguments, up to the folder, which is the last of them.
+    `order` is a script and its arguments, up to the folder, which is the last of them. `presets` are files that are
+    named in it, and may be on another machine.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder, known = Path(temporary) / "run", dict[str, Stamp]()
+        for path, data in presets.items():
+            here = Path(temporary) / Path(path).name
+            here.write_bytes(data)
+            order = [str(here) if argument == path else argument for argument in order]
         if files:
             take_in(folder, files)
             changed(folder, known)
@@ -120,6 +125,10 @@ class ClusterTask:
         *order, _ = self.job.order(self.folder)
         return order
 
+    def presets(self) -> dict[str, bytes]:
+        preset = self.job.preset
+        return {preset: Path(preset).read_bytes()} if preset.endswith(".toml") else {}
+
     def files(self) -> Files:
         return changed(self.folder, {}) if self.folder.exists() else {}
 
@@ -156,7 +165,7 @@ class RayRunner:
                 self._take(task, stream)
         while self.waiting and len(self.running) < self.slots:
             task = self.waiting.popleft()
-            self.running[task.name] = (task, self.remote(task.order(), task.files()))
+            self.running[task.name] = (task, self.remote(task.order(), task.files(), task.presets()))
 
     def _take(self, task: ClusterTask, stream: Any) -> None:
         try:

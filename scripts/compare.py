@@ -37,13 +37,12 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--steps", type=int, help="environment steps of each run (default: the preset's)")
     parser.add_argument("--preset", default="default", help=f"of our methods: {', '.join(names())}, or a .toml file")
     parser.add_argument("--results", type=Path, default=Path("results/study"), help="where runs go (%(default)s)")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time (default: the cores, %(default)s)"
-    )
+    cores = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, help=f"runs at a time on this machine (default: its cores, {cores})")
     parser.add_argument(
         "--cluster", nargs="?", const="", metavar="ADDRESS", help="on a Ray cluster, or on Ray started here"
     )
-    parser.add_argument("--cpus", type=float, default=1.0, help="of a run on a cluster (default: 1)")
+    parser.add_argument("--cpus", type=float, help="of a run on a cluster (default: 1)")
     parser.add_argument(
         "--compact", action=BooleanOptionalAction, default=True, help="drop models and checkpoints of finished runs"
     )
@@ -53,6 +52,12 @@ def parse(argv: Sequence[str]) -> Namespace:
         parser.error(f"the study file says what is run: it takes no --{given[0]} beside it")
     if not arguments.study and not (arguments.envs and (arguments.methods or arguments.baselines)):
         parser.error("name a study file, or --envs with --methods or --baselines")
+    if arguments.cluster is not None and arguments.jobs is not None:
+        parser.error("--jobs is for this machine: on a --cluster, as many run as have their --cpus there")
+    if arguments.cluster is None and arguments.cpus is not None:
+        parser.error("--cpus goes with --cluster; on this machine, --jobs says how many run at a time")
+    arguments.jobs = cores if arguments.jobs is None else arguments.jobs
+    arguments.cpus = 1.0 if arguments.cpus is None else arguments.cpus
     if arguments.jobs < 1:
         parser.error(f"--jobs must be at least 1, not {arguments.jobs}")
     if arguments.cpus <= 0:
@@ -101,7 +106,7 @@ def work(runner: Runner | RayRunner, board: Board, signals: Signals) -> None:
             runner.advance()
             if display.is_due or before != set(runner.running):
                 board.look(before | set(runner.running))
-                display.show(board.lines(runner.running, runner.failed))
+                display.show(board.lines(runner.running, runner.failed, runner.slots))
             time.sleep(POLL_SECONDS)
         if signals():
             print("stopping: the runs save their state", file=sys.stderr, flush=True)
@@ -110,12 +115,12 @@ def work(runner: Runner | RayRunner, board: Board, signals: Signals) -> None:
 
 
 def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tuple[Board, Runner | RayRunner]:
-    root, slots = arguments.results, arguments.jobs
+    root = arguments.results
     root.mkdir(parents=True, exist_ok=True)
     with locked(root) as lock:
         for job in jobs:
             check_recorded(job, root / job.name)
-        board = Board(jobs, root, slots)
+        board = Board(jobs, root)
         for name in board.done:  # a kill may have come before a run was compact
             conclude(root / name, arguments.compact)
         runner = runner_of(arguments, [job for job in jobs if job.name not in board.done], lock)

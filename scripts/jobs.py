@@ -32,6 +32,7 @@ class Job:
     config: Mapping[str, Any]
     program: str
     arguments: tuple[str, ...]
+    preset: str = ""  # of a run of ours: its name or its file
 
     @property
     def name(self) -> str:
@@ -53,7 +54,7 @@ def our_job(env_id: str, preset: str, label: str | None, seed: int, overrides: M
     chosen = (f"--set={key}={spelled(value)}" for key, value in overrides.items())
     arguments = ("--env", env_id, "--seed", str(seed), "--preset", preset, *chosen)
     family = label or Path(preset).stem
-    return Job(env_id, family, settings.method, seed, tomllib.loads(to_toml(settings)), "train", arguments)
+    return Job(env_id, family, settings.method, seed, tomllib.loads(to_toml(settings)), "train", arguments, preset)
 
 
 def baseline_job(env_id: str, algorithm: str, settings: str, seed: int, budget: Mapping[str, int]) -> Job:
@@ -93,14 +94,18 @@ def check_recorded(job: Job, folder: Path) -> None:
     """A folder that holds another run than the job's dies: it must be neither reported nor gone on with as the job."""
     if not folder.exists():
         return
-    try:
-        recorded = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{folder} is no run folder: {error}") from None
-    difference = first_difference(recorded, job.config)
+    difference = first_difference(recorded_config(folder), job.config)
     if difference:
         advice = "move it away, give the group a label, or choose other --results"
         raise ValueError(f"{folder} was made with other settings, {difference}: {advice}")
+
+
+def recorded_config(folder: Path) -> dict[str, Any]:
+    """What the config.toml of a run says."""
+    try:
+        return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{folder} is no run folder: {error}") from None
 
 
 def is_done(folder: Path) -> bool:

@@ -65,8 +65,8 @@ def time_left(jobs: Sequence[Job], progress: Mapping[str, Progress], done: Colle
 class Board:
     """How far the jobs of a study are; `look` reads again what may have changed."""
 
-    def __init__(self, jobs: Sequence[Job], root: Path, slots: int) -> None:
-        self.jobs, self.root, self.slots = jobs, root, slots
+    def __init__(self, jobs: Sequence[Job], root: Path) -> None:
+        self.jobs, self.root = jobs, root
         self.progress = {job.name: progress_of(root / job.name) for job in jobs}
         self.done = {job.name for job in jobs if is_done(root / job.name)}
         self.began, self.steps_before = time.monotonic(), self.steps
@@ -82,9 +82,9 @@ class Board:
             if is_done(self.root / name):
                 self.done.add(name)
 
-    def lines(self, running: Iterable[str], failed: Collection[str]) -> list[str]:
-        """One on all runs, and one on each that runs."""
-        left = time_left(self.jobs, self.progress, {*self.done, *failed}, self.slots)
+    def lines(self, running: Iterable[str], failed: Collection[str], slots: int) -> list[str]:
+        """One on all runs, of which there is room for so many at a time, and one on each that runs."""
+        left = time_left(self.jobs, self.progress, {*self.done, *failed}, slots)
         speed = max(0, self.steps - self.steps_before) / max(time.monotonic() - self.began, 1e-9)
         parts = [
             f"{len(self.done)} of {len(self.jobs)} runs done" + (f", {len(failed)} failed" if failed else ""),

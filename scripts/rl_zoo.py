@@ -51,10 +51,9 @@ def register() -> None:
 
 
 def with_our_settings(arguments: Sequence[str]) -> list[str]:
-    """The zoo's arguments; training by ACKTR takes our hyper-parameters if no others are named."""
+    """The zoo's arguments; training by ACKTR takes our hyper-parameters if no others are named, which come later."""
     ours = f"--algo={NAME}" in arguments or ("--algo", NAME) in pairwise(arguments)
-    named = any(argument in ("-conf", "--conf-file") for argument in arguments)
-    return [*arguments, *(("-conf", "geonpg.scripts.rl_zoo") if ours and not named else ())]
+    return [*(("-conf", "geonpg.scripts.rl_zoo") if ours else ()), *arguments]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -26,7 +26,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from geonpg.agents import ACKTR
 from geonpg.agents.checkpoint import CheckpointError, Checkpoints, from_bytes, to_bytes, write
-from geonpg.agents.state import get_state, set_state
+from geonpg.agents.state import OWN, get_state, set_state
 from geonpg.configs import Settings, load, to_toml
 from geonpg.kfac import Ranks
 from geonpg.kfac.ranks import ALONE
@@ -158,9 +158,13 @@ class Run:
     def restore(self, path: Path, state: dict[str, Any]) -> None:
         if state.get("identity") != self.plan.identity:
             raise CheckpointError(f"{path} belongs to another run, or {self.folder / 'config.toml'} was changed")
-        if len(state["envs"]) != self.ranks.size:
-            raise CheckpointError(f"{path} was made by {len(state['envs'])} processes: go on with as many")
-        self.exact = set_state(self.agent, {**state["agent"], "env": state["envs"][self.ranks.rank]})
+        # an earlier version kept the environments only of each rank, which is all there is of a single one
+        own = state["ranks"] if "ranks" in state else [{"env": env} for env in state["envs"]]
+        if len(own) != self.ranks.size:
+            raise CheckpointError(f"{path} was made by {len(own)} processes: go on with as many")
+        if "ranks" not in state and len(own) > 1:
+            raise CheckpointError(f"{path} is of an earlier version, which did not keep what each process saw last")
+        self.exact = set_state(self.agent, {**state["agent"], **own[self.ranks.rank]})
         self.curve, self.evaluations, self.times = state["curve"], state["evaluations"], state["times"]
         self.seconds = state["seconds"]
 
@@ -168,9 +172,9 @@ class Run:
         history = {"curve": self.curve, "evaluations": self.evaluations, "times": self.times, "seconds": self.seconds}
         identity = {"identity": self.plan.identity}
         agent = get_state(self.agent)
-        envs = of_all_ranks(self.ranks, agent.pop("env"))
+        ranks = of_all_ranks(self.ranks, {key: agent.pop(key) for key in OWN})
         if self.ranks.rank == 0:
-            self.checkpoints.save(self.steps, {"agent": agent, "envs": envs, **history, **identity})
+            self.checkpoints.save(self.steps, {"agent": agent, "ranks": ranks, **history, **identity})
 
     def train(self, watch: Callable[["Run"], None], stop: Callable[[], bool]) -> None:
         """To the end, or until `stop()`. `watch` is called after every update."""
@@ -238,12 +242,12 @@ def shared_agent(plan: Plan, ranks: Ranks) -> tuple[VecEnv, ACKTR]:
     return env, agent
 
 
-def of_all_ranks(ranks: Ranks, env: dict[str, Any] | None) -> list[Any]:
-    """The state of every rank's environments."""
+def of_all_ranks(ranks: Ranks, own: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every rank's own part of the state."""
     if ranks.size == 1:
-        return [env]
-    own = torch.frombuffer(bytearray(to_bytes({"env": env})), dtype=torch.uint8)
-    return [from_bytes(data.numpy().tobytes())["env"] for data in ranks.rows(own)]
+        return [own]
+    data = torch.frombuffer(bytearray(to_bytes(own)), dtype=torch.uint8)
+    return [from_bytes(rows.numpy().tobytes()) for rows in ranks.rows(data)]
 
 
 def hyperparameters(plan: Plan) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Every trial is a run of ours in a folder of its own; bad ones end early. The sam
 search. The best settings become a preset file that `geonpg train --preset FILE` takes.
 """
 
+import json
 import logging
 import os
 import sys
@@ -25,6 +26,7 @@ from geonpg.scripts.run import Plan, Run, begin, resume
 SEED = 100  # far from the seeds that one reports
 EVALUATIONS = 10  # of a trial that runs to its end
 REDUCTION, GRACE = 3, 2  # ASHA keeps a third at every rung; the first is after so many evaluations
+SEARCH = "search.json"  # in the folder of trials
 LEADERS = 5  # trials that are shown
 
 # What is drawn for a trial: ("log", low, high) or a list of choices.
@@ -55,11 +57,31 @@ def parse(argv: Sequence[str] | None) -> Namespace:
         value = getattr(arguments, name)
         if value is not None and value <= 0:
             parser.error(f"--{name} must be above 0, not {value:g}")
-    arguments.out = arguments.out or Path(f"tuned-{arguments.env}.toml")
-    arguments.results = (arguments.results or Path("runs/tune") / arguments.env).resolve()
+    arguments.out = arguments.out or Path(f"tuned-{arguments.env.replace('/', '-')}.toml")
+    arguments.results = (arguments.results or Path("runs/tune") / arguments.env.replace("/", "-")).resolve()
+    if arguments.steps < EVALUATIONS:
+        parser.error(f"--steps must be at least {EVALUATIONS}, the evaluations of a trial, not {arguments.steps}")
     if arguments.out.suffix != ".toml":
         parser.error(f"--out must be a .toml file, so that --preset takes it, not {arguments.out}")
+    if not arguments.out.parent.is_dir():
+        parser.error(f"--out must be in a folder that exists, not {arguments.out}")
     return arguments
+
+
+def record(arguments: Namespace) -> None:
+    """What is searched, into the folder of trials; Ray would go on with another search there as if it were this one."""
+    asked = {name: getattr(arguments, name) for name in ("env", "steps", "trials", "minutes")}
+    asked["settings"] = to_toml(load(arguments.preset, arguments.env))
+    path = arguments.results / SEARCH
+    try:
+        there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else asked
+    except ValueError as error:
+        raise ValueError(f"{path} is no record of a search: {error}") from None
+    differ = [name for name, value in asked.items() if there.get(name) != value]
+    if differ:
+        raise ValueError(f"{arguments.results} holds a search with other {', '.join(differ)}: choose other --results")
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(asked, indent=1) + "\n")
 
 
 def settings_of(preset: str, env_id: str, steps: int, chosen: Mapping[str, Any]) -> Settings:
@@ -138,6 +160,7 @@ def conclude(arguments: Namespace, grid: Any) -> Table:
 def execute(arguments: Namespace) -> Table:
     make_env(settings_of(arguments.preset, arguments.env, arguments.steps, {}), arguments.env, 1, 0).close()
     preset = str(Path(arguments.preset).resolve()) if arguments.preset.endswith(".toml") else arguments.preset
+    record(arguments)
     os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
     ray = connected(arguments.cluster)
     try:

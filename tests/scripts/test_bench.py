@@ -92,3 +92,6 @@ def test_scaling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         bench.main(["update", "--figure", str(tmp_path / "update.png")])
     assert "--figure goes with scaling, not with update" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        bench.main(["scaling", "--figure", str(tmp_path / "nowhere" / "scaling.png")])
+    assert "--figure must be in a folder that exists" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """`geonpg compare --cluster`: the same bytes as the local queue, also when workers are killed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from geonpg.scripts import cluster, compare
-from geonpg.scripts.cluster import Stamp, changed, take_in
-from geonpg.scripts.jobs import is_done
+from geonpg.scripts.cluster import ClusterTask, Stamp, changed, take_in
+from geonpg.scripts.jobs import is_done, our_job
 
 pytest.importorskip("ray")
 
@@ -85,17 +86,32 @@ def test_files_are_handed_over_as_they_change(tmp_path: Path) -> None:
 
 
 def test_a_job_that_fails_says_why(tmp_path: Path) -> None:
-    stream = cluster.work(["train", "--env", "Hopper-v4", "--set", "gamma=2", "--folder"], {})
+    stream = cluster.work(["train", "--env", "Hopper-v4", "--set", "gamma=2", "--folder"], {}, {})
     with pytest.raises(RuntimeError, match="gamma must be a finite number in"):
         list(stream)
     assert not is_done(tmp_path)
+
+
+def test_a_preset_file_travels_with_its_job(tmp_path: Path) -> None:
+    preset = tmp_path / "mine.toml"
+    preset.write_text('description = "mine"\nn_envs = 4\nn_steps = 32\nhidden = [8]\ncritic_hidden = [8]\n')
+    job = our_job("InvertedPendulum-v4", str(preset), None, 0, {"method": "ng", "steps": 128})
+    task = ClusterTask(job, tmp_path / "run", lambda: None)
+    order, presets = task.order(), task.presets()
+    preset.unlink()  # as it is on another machine
+    for files in cluster.work(order, {}, presets):
+        take_in(task.folder, files)
+    assert "final.ckpt" in {path.name for path in task.folder.iterdir()}
+    assert Path(json.loads((task.folder / "run.json").read_text())["preset"]).stem == "mine"
 
 
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
         (["--cluster", "10.255.255.1:1"], "no Ray cluster at '10.255.255.1:1'"),
-        (["--cpus", "0"], "--cpus must be above 0"),
+        (["--cluster", "--cpus", "0"], "--cpus must be above 0"),
+        (["--cpus", "2"], "--cpus goes with --cluster"),
+        (["--cluster", "--jobs", "2"], "--jobs is for this machine"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(

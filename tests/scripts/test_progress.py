@@ -50,11 +50,11 @@ def test_a_board_reads_the_runs(tmp_path: Path) -> None:
     first, second, third, _ = (tmp_path / j.name for j in jobs)
     fill(first, 1024, 10.24)
     (first / "done.json").write_text("{}")
-    board = Board(jobs, tmp_path, 2)
+    board = Board(jobs, tmp_path)
     fill(second, 500, 5.0)
     assert board.steps == 1000  # of a run's own budget
     board.look([jobs[1].name])
-    top, *rest = board.lines([jobs[1].name, jobs[2].name], [jobs[3].name])
+    top, *rest = board.lines([jobs[1].name, jobs[2].name], [jobs[3].name], 2)
     assert top.startswith("1 of 4 runs done, 1 failed, 1,500 of 4,000 steps, ")
     assert top.endswith(", 10 s left")
     assert rest == [f"  {jobs[1].name}: 500 steps, return 12.3", f"  {jobs[2].name}: starting"]

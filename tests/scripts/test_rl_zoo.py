@@ -43,10 +43,10 @@ def test_the_presets_are_the_zoos() -> None:
     [
         (["--algo", "acktr"], True),
         (["--algo=acktr"], True),
-        (["--algo", "acktr", "-conf", "mine.yml"], False),
+        (["--algo", "acktr", "--conf-file=mine.yml"], True),
         (["--algo", "ppo"], False),
     ],
 )
-def test_our_settings_are_taken_where_none_are_named(given: list[str], added: bool) -> None:
+def test_our_settings_come_first_so_that_named_ones_win(given: list[str], added: bool) -> None:
     ours = ["-conf", "geonpg.scripts.rl_zoo"] if added else []
-    assert rl_zoo.with_our_settings(given) == [*given, *ours]
+    assert rl_zoo.with_our_settings(given) == [*ours, *given]

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from geonpg.configs import load
 from geonpg.scripts import solve
+from geonpg.scripts.run import Plan, config_of, create
 
 
 @pytest.fixture
@@ -26,6 +28,20 @@ def test_a_run_is_made_once_and_reported_again(
     assert solve.main(["--runs", str(tmp_path)]) == 0
     assert capsys.readouterr().out == first
     assert (folder / "final.ckpt").stat().st_mtime_ns == before
+
+
+@pytest.mark.usefixtures("quick")
+def test_runs_of_other_settings_are_not_reported_as_these(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goal = solve.Goal("InvertedPendulum-v4", 3.0, 2000)
+    monkeypatch.setattr(solve, "GOALS", (goal,))
+    plan = Plan(goal.env_id, 0, load("default", goal.env_id, {"gamma": 0.5}))
+    create(tmp_path / plan.name, config_of(plan), {})
+    with pytest.raises(SystemExit) as stopped:
+        solve.main(["--runs", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert "was made with other settings, gamma (0.5 and 0.99)" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("quick")

@@ -45,6 +45,26 @@ def test_a_search_leaves_a_preset_that_trains(tmp_path: Path, capsys: pytest.Cap
     assert {path: path.stat().st_mtime_ns for path in runs} == before
 
 
+def test_another_search_in_the_same_folder_dies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Ray would take the first one's trials for this one's."""
+    flags = ["--env", "InvertedPendulum-v4", "--results", str(tmp_path), "--out", str(tmp_path / "t.toml")]
+    tune.record(parse(flags))
+    tune.record(parse(flags))
+    assert tune.main([*flags, "--preset", "paper", "--trials", "64"]) == 2
+    assert "holds a search with other trials, settings: choose other --results" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [(["--steps", "4"], "--steps must be at least 10"), (["--out", "/nowhere/t.toml"], "in a folder that exists")],
+)
+def test_what_cannot_end_well_is_not_begun(flags: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        parse(["--env", "Hopper-v4", *flags])
+    assert stopped.value.code == 2
+    assert words in capsys.readouterr().err
+
+
 def test_the_best_is_the_best_of_those_that_ran_to_the_end(tmp_path: Path) -> None:
     arguments = parse(["--env", "Hopper-v4", "--steps", "1000", "--out", str(tmp_path / "t.toml")])
     early, first, second = Result(900.0, 200), Result(500.0, 1000, damping=0.1), Result(600.0, 1000, damping=0.2)
