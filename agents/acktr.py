@@ -24,11 +24,10 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from geonpg.kfac import NaturalGradient, Ranks, TrustRegion
-from geonpg.kfac.choice import require
 from geonpg.kfac.ranks import ALONE
 
 from .collector import Observations, collect, whole_batch
-from .optimizers import critic_optimizer, policy_optimizer
+from .optimizers import check_settings, critic_optimizer, policy_optimizer
 from .outputs import Networks, draws_of
 from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
 
@@ -40,19 +39,21 @@ SHORTEST = 0.01  # of annealed steps, as a share of the first
 class ACKTR(OnPolicyAlgorithm):
     """Natural-gradient actor-critic (Wu et al., 2017) with the update rules of Song, Song & Ermon (2018).
 
-    A2C's arguments come first and mean what they mean there, except:
+    A2C's arguments come first (`rms_prop_eps` and `use_rms_prop` are not ours) and mean what they mean there, except:
     learning_rate: the longest step h; the trust region usually asks for less.
     vf_coef, max_grad_norm: for a critic that `policy_kwargs["optimizer_class"]` trains; ours needs neither.
 
     method: the update rule, ng, mid, geo or geof. solver: kfac, pcg or cg (of `cg_iterations`).
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture. calibrate: see docs/geometry.md.
-    target_kl: the trust region. anneal: steps shorten over a call of `learn`, in proportion to what is left of it.
+    target_kl: the trust region. anneal: steps shorten over a call of `learn`, in proportion to what is left of it; with
+    `reset_num_timesteps=False` that is SB3's progress, over all steps, those of earlier calls included.
     damping: of the Fisher matrix. gradient_averaging: decay of the averaged gradient.
     advantage_floor: advantages are divided by their deviation, but by no less than this. Where a task is solved, what
     is left of them is noise, and must not be blown up into steps of full length.
     factor_averaging: of the Kronecker factors, the critic's too. factors_every: updates between two looks at them.
     critic_*: the critic's own; it takes `critic_updates` Gauss-Newton steps per batch toward returns with lambda
-    `critic_lambda`, each of which changes values by sqrt(2 critic_target_kl) at most, or freely if that is 0.
+    `critic_lambda` (None: `gae_lambda`), each of which changes values by sqrt(2 critic_target_kl) at most, or freely if
+    that is 0.
     ranks: the processes that train this agent together, each with as many environments of its own.
     """
 
@@ -82,15 +83,18 @@ class ACKTR(OnPolicyAlgorithm):
         critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        super().__init__(
-            policy, cast(GymEnv, env), learning_rate=learning_rate, n_steps=n_steps, gamma=gamma, gae_lambda=gae_lambda,
-            ent_coef=ent_coef, vf_coef=vf_coef, max_grad_norm=max_grad_norm, use_sde=use_sde,
-            sde_sample_freq=sde_sample_freq, rollout_buffer_class=rollout_buffer_class,
-            rollout_buffer_kwargs=rollout_buffer_kwargs, stats_window_size=stats_window_size,
-            tensorboard_log=tensorboard_log, policy_kwargs=policy_kwargs, verbose=verbose, seed=seed, device=device,
-            supported_action_spaces=(spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary),
-            _init_setup_model=False,
-        )
+        try:
+            super().__init__(
+                policy, cast(GymEnv, env), learning_rate=learning_rate, n_steps=n_steps, gamma=gamma,
+                gae_lambda=gae_lambda, ent_coef=ent_coef, vf_coef=vf_coef, max_grad_norm=max_grad_norm, use_sde=use_sde,
+                sde_sample_freq=sde_sample_freq, rollout_buffer_class=rollout_buffer_class,
+                rollout_buffer_kwargs=rollout_buffer_kwargs, stats_window_size=stats_window_size,
+                tensorboard_log=tensorboard_log, policy_kwargs=policy_kwargs, verbose=verbose, seed=seed, device=device,
+                supported_action_spaces=(spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary),
+                _init_setup_model=False,
+            )
+        except AssertionError as error:  # SB3's word for actions that it does not take
+            raise ValueError(str(error)) from error
         self.normalize_advantage, self.advantage_floor = normalize_advantage, advantage_floor
         self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
         self.target_kl, self.anneal = target_kl, anneal
@@ -100,15 +104,15 @@ class ACKTR(OnPolicyAlgorithm):
         self.critic_solver, self.critic_cg_iterations = critic_solver, critic_cg_iterations
         self.critic_damping, self.critic_target_kl = critic_damping, critic_target_kl
         self.critic_gradient_averaging = critic_gradient_averaging
-        self.critic_lambda = gae_lambda if critic_lambda is None else critic_lambda
+        self.critic_lambda = critic_lambda
         self.ranks = ranks
         self.seconds: dict[str, float] = {}  # by phase, in this process
-        require(critic_updates >= 1, f"critic_updates must be at least 1, not {critic_updates}")
         if _init_setup_model:
             self._setup_model()
     # fmt: on
 
     def _setup_model(self) -> None:
+        check_settings(self)
         super()._setup_model()
         self.networks = Networks(self.policy, obs_as_tensor(batch_of_one(self.observation_space), self.device))
         self.policy.optimizer = policy_optimizer(self)
@@ -153,6 +157,8 @@ class ACKTR(OnPolicyAlgorithm):
     def train(self) -> None:
         """One step of the policy and several of the critic, on the whole rollout."""
         self.policy.set_training_mode(True)
+        # the last rollout may end beyond the last step, and a schedule below zero
+        self._current_progress_remaining = max(self._current_progress_remaining, 0.0)
         self._update_learning_rate(self.policy.optimizer)
         if self.anneal:  # a step's length is the root of its KL
             left = max(self._current_progress_remaining, SHORTEST)

@@ -57,7 +57,10 @@ def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Rollout
 def step_through(
     agent: "ACKTR", env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
 ) -> Rollout | None:
-    """`n_rollout_steps` steps into the buffer; None if a callback ended them. Callbacks see SB3's own local names."""
+    """`n_rollout_steps` steps into the buffer; None if a callback ended them.
+
+    Callbacks see SB3's own local names, but for `values` and `log_probs`: the buffer has them once a rollout has ended.
+    """
     rollout = Rollout(np.zeros(env.num_envs, dtype=np.bool_))
     act = sampler(agent.networks, n_rollout_steps, env.num_envs, agent.device, agent.ranks)
     unknown = torch.zeros(env.num_envs, 1), torch.zeros(env.num_envs)  # values and log-probabilities, for now
@@ -68,7 +71,8 @@ def step_through(
         last_obs: Any = agent._last_obs
         actions = act(last_obs)
         new_obs: Any
-        new_obs, rewards, dones, infos = env.step(within_bounds(agent, actions))
+        clipped_actions = within_bounds(agent, actions)
+        new_obs, rewards, dones, infos = env.step(clipped_actions)
         check_finite(new_obs, rewards)
         agent.num_timesteps += agent.ranks.size * env.num_envs
         callback.update_locals(locals())
@@ -141,10 +145,11 @@ def evaluate(agent: "ACKTR", buffer: RolloutBuffer, rollout: Rollout) -> None:
         buffer.rewards[list(steps), list(envs)] += agent.gamma * tail
     assert agent._last_obs is not None
     last_values = agent.values_of(agent._last_obs)
-    if agent.critic_lambda == agent.gae_lambda:
+    critic_lambda = agent.gae_lambda if agent.critic_lambda is None else agent.critic_lambda
+    if critic_lambda == agent.gae_lambda:
         buffer.compute_returns_and_advantage(last_values, rollout.dones)
         return
-    buffer.gae_lambda = agent.critic_lambda
+    buffer.gae_lambda = critic_lambda
     buffer.compute_returns_and_advantage(last_values, rollout.dones)
     returns, buffer.gae_lambda = buffer.returns, agent.gae_lambda
     buffer.compute_returns_and_advantage(last_values, rollout.dones)

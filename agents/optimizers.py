@@ -5,12 +5,21 @@ from typing import TYPE_CHECKING
 import torch
 
 from geonpg.kfac import SOLVERS, CgSolver, Constant, FactorSettings, FixedGaussian, NaturalGradient, Solver, TrustRegion
-from geonpg.kfac.choice import choose
+from geonpg.kfac.choice import choose, require
 
 if TYPE_CHECKING:
     from .acktr import ACKTR
 
 FIRST_ORDER_RATE = 1e-3  # of a critic trained by an `optimizer_class` of the user's, if no rate is given
+
+
+def check_settings(agent: "ACKTR") -> None:
+    """What the optimisers would misread, or refuse under another name, dies under the agent's own."""
+    target, rate, limit = agent.target_kl, agent.critic_learning_rate, agent.critic_target_kl
+    require(target is not None and target > 0, f"target_kl must be positive, not {target}")
+    require(rate is None or rate > 0, f"critic_learning_rate must be positive, not {rate}")
+    require(limit is not None and limit >= 0, f"critic_target_kl must be positive, or 0 for no limit, not {limit}")
+    require(agent.critic_updates >= 1, f"critic_updates must be at least 1, not {agent.critic_updates}")
 
 
 def policy_optimizer(agent: "ACKTR") -> NaturalGradient:
@@ -35,13 +44,13 @@ def policy_optimizer(agent: "ACKTR") -> NaturalGradient:
 def critic_optimizer(agent: "ACKTR") -> torch.optim.Optimizer:
     own = agent.policy_kwargs.get("optimizer_class")
     if own is not None:
-        rate = agent.critic_learning_rate or FIRST_ORDER_RATE
+        rate = FIRST_ORDER_RATE if agent.critic_learning_rate is None else agent.critic_learning_rate
         keywords = agent.policy_kwargs.get("optimizer_kwargs") or {}
         return own(agent.networks.critic_parameters, lr=rate, **keywords)
     return NaturalGradient(
         agent.networks.critic,
         FixedGaussian(),
-        lr=agent.critic_learning_rate or 1.0,
+        lr=1.0 if agent.critic_learning_rate is None else agent.critic_learning_rate,
         rule="ng",
         solver=solver_of(agent.critic_solver, agent.critic_cg_iterations),
         control=TrustRegion(max_kl=agent.critic_target_kl) if agent.critic_target_kl > 0 else Constant(),

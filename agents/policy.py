@@ -20,6 +20,9 @@ class SeparateCritic(ActorCriticPolicy):
         self.critic_activation_fn = critic_activation_fn
         super().__init__(*args, **{"share_features_extractor": False, **kwargs})
 
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {**super()._get_constructor_parameters(), "critic_activation_fn": self.critic_activation_fn}
+
     def _build_mlp_extractor(self) -> None:
         super()._build_mlp_extractor()
         if self.critic_activation_fn is not None:

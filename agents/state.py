@@ -10,6 +10,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 
 COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_last_obs", "_last_episode_starts")
+OWN = ("env", "counters", "random")  # what each of several processes that train one agent has for itself
 
 
 def learners(agent: OnPolicyAlgorithm) -> dict[str, Any]:
@@ -19,13 +20,19 @@ def learners(agent: OnPolicyAlgorithm) -> dict[str, Any]:
 
 
 def get_state(agent: OnPolicyAlgorithm) -> dict[str, Any]:
-    """Networks, optimisers, environments, random generators, counters."""
+    """Networks, optimisers, environments, random generators, counters.
+
+    Of environments in a wrapper that cannot tell its state nothing is kept; with SB3's VecNormalize its statistics are
+    lost too, so save them beside this or use `envs.Normalize`.
+    """
     env: Any = agent.env
     assert agent.ep_info_buffer is not None
+    assert agent.ep_success_buffer is not None
     return {
         **{name: learner.state_dict() for name, learner in learners(agent).items()},
         "counters": {name: getattr(agent, name) for name in COUNTERS},
         "episodes": [{"r": float(episode["r"]), "l": int(episode["l"])} for episode in agent.ep_info_buffer],
+        "successes": [float(success) for success in agent.ep_success_buffer],
         # of the class: SB3's wrappers pass an unknown name on to what they wrap, and would lose their own state
         "env": env.get_state() if hasattr(type(env), "get_state") else None,
         "random": get_random_state(),
@@ -40,7 +47,7 @@ def set_state(agent: OnPolicyAlgorithm, state: dict[str, Any]) -> bool:
     for name in COUNTERS:
         setattr(agent, name, state["counters"][name])
     agent.ep_info_buffer = deque(state["episodes"], maxlen=agent._stats_window_size)
-    agent.ep_success_buffer = deque(maxlen=agent._stats_window_size)
+    agent.ep_success_buffer = deque(state.get("successes", []), maxlen=agent._stats_window_size)
     if state["env"] is not None:
         env.set_state(state["env"])
     exact = is_complete(state["env"])
@@ -62,6 +69,7 @@ def get_random_state() -> dict[str, Any]:
     version, numbers, next_gauss = random.getstate()
     return {
         "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
         "numpy": [str(name), np.asarray(keys), int(position), int(has_gauss), float(gauss)],
         "python": [version, list(numbers), next_gauss],
     }
@@ -69,6 +77,8 @@ def get_random_state() -> dict[str, Any]:
 
 def set_random_state(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
+    for card, own in enumerate(state.get("cuda", [])[: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(own, card)
     np.random.set_state(tuple(state["numpy"]))
     version, numbers, next_gauss = state["python"]
     random.setstate((version, tuple(numbers), next_gauss))

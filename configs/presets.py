@@ -3,6 +3,7 @@
 A file has a one-line `description`, settings, and tables such as [task.Walker2d] (any version) or
 [task."Walker2d-v4"] (that one). `extends = "paper"` starts from another preset. What is said later wins:
 schema, what is extended, the file's own settings, its table for any version, its table for this one, overrides.
+A table's name that is nearly one of FAMILIES dies as misspelt, unless it has a version.
 """
 
 import json
@@ -11,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,12 @@ from typing import Any
 from .schema import FIELDS, Settings, checked, known, parsed
 
 SUFFIX = ".toml"
+VERSION = re.compile(r"-v\d+$")
+FAMILIES = (
+    "Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum",
+    "Reacher", "Swimmer", "Walker2d",
+)  # fmt: skip
+CLOSE = 0.85  # two names, by difflib: Waker2d is to Walker2d, Pendulum is not to InvertedPendulum
 Values = Mapping[str, Any]
 
 
@@ -79,7 +87,7 @@ def lineage(preset: str) -> list[Preset]:
 
 def task_names(env_id: str | None) -> list[str]:
     """What a task's tables may be called: without its version, and in full."""
-    return [] if env_id is None else list(dict.fromkeys([re.sub(r"-v\d+$", "", env_id), env_id]))
+    return [] if env_id is None else list(dict.fromkeys([VERSION.sub("", env_id), env_id]))
 
 
 def read(preset: str) -> Preset:
@@ -129,8 +137,21 @@ def task_tables(content: Values) -> dict[str, Values]:
     found: dict[str, Values] = {}
     for task, table in tables.items():
         with blaming(f"task {task}"):
+            check_name(task)
             found[task] = checked_values(table)
     return found
+
+
+def check_name(task: str) -> None:
+    """A misspelt name would be ignored in silence. Any task may be named in full, but not in another case than ours."""
+    family = VERSION.sub("", task)
+    version = task.removeprefix(family)
+    same = [known for known in FAMILIES if known.lower() == family.lower()]
+    close = [] if version else get_close_matches(family, FAMILIES, n=1, cutoff=CLOSE)
+    meant = [*same, *close, family][0]
+    if meant != family:
+        cure = "" if version else f": name one of your own in full, as {task}-v0"
+        raise ValueError(f"unknown task (did you mean {meant}{version}?){cure}")
 
 
 def checked_values(values: Values, besides: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -33,6 +33,8 @@ def make_vec(
     gymnasium's MuJoCo ids run natively; anything else runs in SB3's DummyVecEnv with a Monitor, and a log line
     says so once.
     """
+    if n_envs < 1:
+        raise ValueError(f"n_envs must be at least 1, not {n_envs}")
     if isinstance(env, str) and is_native(env):
         venv: VecEnv = MujocoVecEnv(env, n_envs, threads=threads, **kwargs)
         if seed is not None:

@@ -204,13 +204,18 @@ class MujocoVecEnv(VecEnv):
 
     def reset(self) -> Array:
         """New episodes everywhere; environments that `seed()` named get their generator anew."""
-        for i, seed in enumerate(self._seeds):
-            if seed is not None:
-                self._generators[i] = seeding.np_random(seed)[0]
+        return self.reset_some(np.arange(self.num_envs))
+
+    def reset_some(self, which: NDArray[np.intp]) -> Array:
+        """The same in some environments; returns the observations of all."""
+        for i in which:
+            if self._seeds[i] is not None:
+                self._generators[i] = seeding.np_random(self._seeds[i])[0]
         self._reset_seeds()
         self._reset_options()
         self.reset_infos = [{} for _ in range(self.num_envs)]
-        return self._restart(np.arange(self.num_envs))
+        self._restart(which)
+        return self.task.observe(self._now)
 
     def close(self) -> None:
         self.wrapped.close()

@@ -1,9 +1,13 @@
 """Running normalisation of observations and scaling of rewards, batched, exact, and part of a run's state."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
+from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
@@ -11,6 +15,7 @@ from .task import Array, Flags
 from .wrappers import restore, state_of
 
 Everyone = Callable[[Array], Sequence[Array]]
+MOMENTS = "observation_moments", "return_moments"
 
 
 class Moments:
@@ -80,16 +85,17 @@ class Normalize(VecEnvWrapper):
         epsilon: float = 1e-8,
     ) -> None:
         super().__init__(venv)
-        shape = venv.observation_space.shape
-        if shape is None or len(shape) != 1:
-            raise ValueError(f"Normalize takes observations that are vectors, not {venv.observation_space}")
+        size = 0
+        if observations:
+            self.observation_space = scaled_space(venv.observation_space, clip)
+            size = self.observation_space.shape[0]
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must lie in [0, 1], not {gamma}")
         self.scales_observations, self.scales_rewards = observations, rewards
         self.gamma, self.clip, self.epsilon = gamma, clip, epsilon
         self.training = True
         self.everyone: Everyone | None = None
-        self.observation_moments, self.return_moments = Moments(shape[0]), Moments(1)
+        self.observation_moments, self.return_moments = Moments(size), Moments(1)
         self._discounted = np.zeros(venv.num_envs)
 
     def normalize_observations(self, observations: Array) -> Array:
@@ -106,6 +112,10 @@ class Normalize(VecEnvWrapper):
         deviation = float(np.sqrt(self.return_moments.variance[0] + self.epsilon))
         scaled: Array = rewards / deviation
         return scaled.clip(-self.clip, self.clip, out=scaled)
+
+    def _rows(self, observations: Any) -> Array:
+        """What there are statistics of: [n, 0] if observations, which may then be anything, are not scaled."""
+        return np.asarray(observations) if self.scales_observations else np.empty((self.num_envs, 0))
 
     def _learn(self, observations: Array, rewards: Array, dones: Flags) -> None:
         self._discounted = self._discounted * self.gamma + rewards
@@ -129,23 +139,25 @@ class Normalize(VecEnvWrapper):
             yield seen
 
     def reset(self) -> Array:
-        observations = np.asarray(self.venv.reset())
+        observations: Any = self.venv.reset()
         self._discounted[:] = 0
         if self.training:
+            rows = self._rows(observations)
             if self.everyone is None:
-                self.observation_moments.update(observations)
+                self.observation_moments.update(rows)
             else:
-                for seen in self._of_everyone(observations):
+                for seen in self._of_everyone(rows):
                     self.observation_moments.merge(seen)
         return self.normalize_observations(observations)
 
     def step_wait(self) -> VecEnvStepReturn:
+        observations: Any
         observations, rewards, dones, infos = self.venv.step_wait()
         if self.training:
-            self._learn(np.asarray(observations), rewards, dones)
+            self._learn(self._rows(observations), rewards, dones)
         for i in dones.nonzero()[0]:
             infos[i]["terminal_observation"] = self.normalize_observations(infos[i]["terminal_observation"])
-        return self.normalize_observations(np.asarray(observations)), self.scale_rewards(rewards), dones, infos
+        return self.normalize_observations(observations), self.scale_rewards(rewards), dones, infos
 
     def get_state(self) -> dict[str, Any]:
         """The statistics, and the environments' own state where they have one."""
@@ -157,17 +169,60 @@ class Normalize(VecEnvWrapper):
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        self.observation_moments.set_state(state["observations"])
+        if self.scales_observations:  # otherwise there are none
+            self.observation_moments.set_state(state["observations"])
         self.return_moments.set_state(state["returns"])
         self._discounted = np.array(state["discounted"], dtype=np.float64)
         restore(self.venv, state["venv"])
 
+    def save(self, path: str | Path) -> None:
+        """The statistics and how they are used, as numpy's .npz, whole or not at all; `agent.save()` has neither."""
+        kept = {"observations": self.scales_observations, "rewards": self.scales_rewards}
+        kept |= {name: getattr(self, name) for name in ("gamma", "clip", "epsilon")}
+        for name in MOMENTS:
+            kept |= {f"{name}.{key}": value for key, value in getattr(self, name).get_state().items()}
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                np.savez(file, **kept)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @staticmethod
+    def load(path: str | Path, venv: VecEnv) -> "Normalize":
+        """`venv` normalised as by what was saved; nothing is unpickled."""
+        try:
+            with np.load(path, allow_pickle=False) as kept:
+                options = {name: kept[name].item() for name in ("observations", "rewards", "gamma", "clip", "epsilon")}
+                states = [{key: kept[f"{name}.{key}"] for key in ("count", "mean", "squares")} for name in MOMENTS]
+        except (KeyError, TypeError, ValueError, EOFError, BadZipFile):
+            raise ValueError(f"{path} holds no statistics of Normalize") from None
+        normalized = Normalize(venv, **options)
+        for name, state in zip(MOMENTS, states, strict=True):
+            moments = getattr(normalized, name)
+            if state["mean"].shape != moments.mean.shape:
+                raise ValueError(f"{path} has statistics of {state['mean'].size} numbers, not of {moments.mean.size}")
+            moments.set_state(state)
+        return normalized
+
+
+def scaled_space(space: spaces.Space[Any], clip: float) -> spaces.Box:
+    """Of scaled observations. An agent's buffer has the dtype of the space, and would cut fractions off integers."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+        raise ValueError(
+            f"Normalize takes observations that are vectors, a Box of one dimension, not {space}: leave them as they"
+            " are by observations=False (normalize_observations=false)"
+        )
+    return space if np.issubdtype(space.dtype, np.floating) else spaces.Box(-clip, clip, space.shape, np.float32)
+
 
 def frozen(venv: VecEnv, like: Normalize) -> Normalize:
-    """`venv` normalised with the statistics of `like`, which it will not change; rewards stay raw."""
+    """`venv` normalised with the statistics of `like`, which it follows and never changes; rewards stay raw."""
     normalized = Normalize(
         venv, observations=like.scales_observations, rewards=False, clip=like.clip, epsilon=like.epsilon
     )
-    normalized.observation_moments.set_state(like.observation_moments.get_state())
+    normalized.observation_moments = like.observation_moments
     normalized.training = False
     return normalized

@@ -16,7 +16,7 @@ class GymVectorEnv(VectorEnv[Array, NDArray[Any], NDArray[Any]]):
     """A `MujocoVecEnv` behind gymnasium's interface; an episode that ends is followed by a new one in the same step.
 
     The last observation of an ended episode is in `infos["final_obs"]`, its return and length in
-    `infos["episode"]`, each with a mask under the same name with an underscore.
+    `infos["final_info"]["episode"]`, each with a mask under the same name with an underscore.
     """
 
     def __init__(self, venv: MujocoVecEnv) -> None:
@@ -31,11 +31,17 @@ class GymVectorEnv(VectorEnv[Array, NDArray[Any], NDArray[Any]]):
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
+        """New episodes everywhere, or where `options["reset_mask"]` is true."""
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_)))
+        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
+            raise ValueError(f"reset_mask must be {self.num_envs} flags, some of them true, not {mask.tolist()}")
         if isinstance(seed, list):
+            if len(seed) != self.num_envs:
+                raise ValueError(f"seed must be one number or {self.num_envs} of them, not {len(seed)}")
             self.venv._seeds = list(seed)
         elif seed is not None:
             self.venv.seed(seed)
-        return self.venv.reset(), {}
+        return self.venv.reset_some(mask.nonzero()[0]), {}
 
     def step(self, actions: NDArray[Any]) -> tuple[Array, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         self.venv.step_async(actions)
@@ -47,8 +53,8 @@ class GymVectorEnv(VectorEnv[Array, NDArray[Any], NDArray[Any]]):
             for k, i in enumerate(step.ended):
                 final[i] = step.final_observations[k]
             returns[step.ended], lengths[step.ended] = step.returns, step.lengths
-            infos = {"final_obs": final, "_final_obs": step.dones}
-            infos |= {"episode": {"r": returns, "l": lengths}, "_episode": step.dones}
+            infos = {"final_obs": final, "_final_obs": step.dones, "_final_info": step.dones}
+            infos["final_info"] = {"episode": {"r": returns, "l": lengths}, "_episode": step.dones}
         return step.observations, step.rewards, step.terminated, step.truncated, infos
 
     def render(self) -> tuple[Any, ...] | None:

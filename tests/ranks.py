@@ -13,7 +13,7 @@ from geonpg.kfac import FactorSettings, FreeLogStd, Gaussian, NaturalGradient, P
 from geonpg.kfac.ranks import ALONE
 from geonpg.scripts.building import normalization_of
 from geonpg.scripts.held_out import begin, update
-from geonpg.scripts.run import Plan, shared_agent
+from geonpg.scripts.run import Plan, Run, shared_agent
 
 CASES, UPDATES = 40, 3
 SOLVERS = ("kfac", "pcg", "cg", "dense")
@@ -118,3 +118,21 @@ def trained(ranks: Ranks, count: int) -> dict[str, Any]:
         "steps": agent.num_timesteps,
         "environments": env.num_envs,
     }
+
+
+def goes_on(ranks: Ranks, folder: Path, halts: bool) -> Tensor:
+    """The policy after two updates and two more, which go on from a checkpoint if it halts."""
+    plan = Plan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
+    run = Run(plan, folder, ranks)
+    callback = begin(run.agent)
+    for number in range(4):
+        if number == 2 and halts:
+            run.save()
+            ranks.any(False)  # the first rank has written
+            run = Run(plan, folder, ranks)
+            callback = begin(run.agent)
+            found = run.checkpoints.latest()
+            assert found is not None
+            run.restore(*found)
+        update(run.agent, callback, 100_000)
+    return torch.cat([p.detach().reshape(-1) for p in run.agent.policy.parameters()])

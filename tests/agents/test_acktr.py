@@ -99,6 +99,16 @@ def test_annealed_steps_shorten_in_proportion_to_what_is_left() -> None:
     assert np.array(lengths) == pytest.approx(np.array([0.8, 0.6, 0.4, 0.2, 0.01]) * (2 * 0.004) ** 0.5, rel=1e-3)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_rate_that_falls_to_zero_ends_there(method: str) -> None:
+    """SB3's progress goes below zero where the steps are no multiple of a rollout."""
+    agent = ACKTR("MlpPolicy", "CartPole-v1", n_steps=16, learning_rate=lambda left: 0.3 * left, method=method, seed=0)
+    agent.learn(40)
+    assert agent._n_updates == 3
+    assert agent.optimizer.param_groups[0]["lr"] == 0
+    assert torch.isfinite(parameters(agent)).all()
+
+
 def test_the_actor_moves_with_its_critic_standing_still_and_the_other_way_round() -> None:
     agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), seed=0)
     agent._setup_learn(1000)
@@ -173,6 +183,47 @@ def test_a_saved_model_goes_on_like_the_one_it_was(tmp_path: Path) -> None:
         np.random.seed(0)
         results.append(parameters(model.learn(600)))
     assert torch.equal(*results)
+
+
+def test_the_critics_lambda_follows_that_of_the_advantages_through_a_file(tmp_path: Path) -> None:
+    ACKTR("MlpPolicy", "CartPole-v1", gae_lambda=0.8, seed=0).save(tmp_path / "model")
+    env = make_vec_env("CartPole-v1", 1, seed=0)
+    agent = ACKTR.load(tmp_path / "model", env, gae_lambda=0.3).learn(32)
+    buffer = agent.rollout_buffer
+    assert np.allclose(buffer.returns, buffer.advantages + buffer.values, atol=1e-5)  # so that both lambdas are one
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("target_kl", 0, "target_kl must be positive, not 0"),
+    ("target_kl", None, "target_kl must be positive, not None"),
+    ("critic_target_kl", -1, "critic_target_kl must be positive, or 0 for no limit, not -1"),
+    ("critic_target_kl", None, "critic_target_kl must be positive, or 0 for no limit, not None"),
+    ("critic_learning_rate", 0.0, "critic_learning_rate must be positive, not 0.0"),
+    ("critic_updates", 0, "critic_updates must be at least 1, not 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "sentence"), WRONG)
+def test_a_wrong_argument_dies_under_its_own_name(name: str, value: Any, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        ACKTR("MlpPolicy", "CartPole-v1", **{name: value})
+    ACKTR("MlpPolicy", "CartPole-v1").save(tmp_path / "model")
+    with pytest.raises(ValueError, match=f"^{sentence}$"):
+        ACKTR.load(tmp_path / "model", **{name: value})
+
+
+UNSUPPORTED = {
+    "unbounded": (spaces.Box(-1, np.inf, (2,)), "must have a finite lower and upper bound"),
+    "Tuple": (spaces.Tuple([spaces.Discrete(2)]), r"but Tuple\(Discrete\(2\)\) was provided"),
+    "Dict": (spaces.Dict({"a": spaces.Discrete(2)}), r"but Dict\('a': Discrete\(2\)\) was provided"),
+}
+
+
+@pytest.mark.parametrize("kind", UNSUPPORTED)
+def test_actions_that_sb3_does_not_take_are_a_wrong_value(kind: str) -> None:
+    space, sentence = UNSUPPORTED[kind]
+    with pytest.raises(ValueError, match=sentence):
+        ACKTR("MlpPolicy", make_vec_env(lambda: Choices(space), 1))
 
 
 def test_sb3s_own_policies_normalisation_and_optimisers_work() -> None:

@@ -142,6 +142,22 @@ def test_statistics_of_episodes_are_kept(tmp_path: Path) -> None:
     assert other.ep_info_buffer.maxlen == 100
 
 
+def test_the_rate_of_success_is_kept(tmp_path: Path) -> None:
+    agent, other = make(hopper()), make(hopper(7), 7)
+    for each in (agent, other):
+        each._setup_learn(1)
+    assert agent.ep_success_buffer is not None
+    agent.ep_success_buffer.extend([True, np.bool_(False), 1.0])
+    state = stored(agent, tmp_path)
+    set_state(other, state)
+    assert list(other.ep_success_buffer or []) == [1.0, 0.0, 1.0]
+    assert other.ep_success_buffer is not None
+    assert other.ep_success_buffer.maxlen == 100
+    del state["successes"], state["random"]["cuda"]  # as an earlier version wrote it
+    set_state(other, state)
+    assert not other.ep_success_buffer
+
+
 def test_a_state_that_was_read_is_not_touched_by_training(tmp_path: Path) -> None:
     agent = make(chain())
     train(agent)
@@ -198,6 +214,19 @@ def test_random_generators_are_restored(tmp_path: Path) -> None:
     assert not set(expected) & set(draws())
     set_random_state(read(tmp_path / "random.ckpt")["random"])
     assert draws() == expected
+
+
+def test_generators_of_graphics_cards_are_restored_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = [torch.arange(3, dtype=torch.uint8), torch.arange(4, dtype=torch.uint8)]
+    restored: dict[int, Tensor] = {}
+    assert get_random_state()["cuda"] == []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: cards)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, card: restored.update({card: state}))
+    state = get_random_state()
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # elsewhere there may be fewer
+    set_random_state(state)
+    assert equal(restored, {0: cards[0]})
 
 
 def test_a_state_of_other_environments_dies_in_one_sentence(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 from geonpg.configs import FIELDS, Settings, layers, load, names, parse_overrides, read, task_names, to_toml
+from geonpg.configs.presets import FAMILIES
+from geonpg.envs import is_native
 
 KEYS = ", ".join(FIELDS)
 FILE_KEYS = f"{KEYS}, description, extends, task"
@@ -57,6 +60,7 @@ def test_the_paper_as_published_differs_by_the_calibration_alone() -> None:
     assert paper.n_envs * paper.n_steps == 2500
     assert (paper.gae_lambda, paper.factor_averaging, paper.factors_every, paper.target_kl) == (0.97, 0.99, 2, 0.005)
     assert (paper.critic_updates, paper.critic_activation, paper.critic_lambda) == (50, "elu", 1.0)
+    assert paper.advantage_floor == 0  # ours, for scaled rewards
 
 
 def test_later_layers_win(tmp_path: Path) -> None:
@@ -160,6 +164,8 @@ def test_overrides_from_python_die_alike() -> None:
         load("default", overrides={"gamma": "0.9"})
 
 
+MISSPELT = "unknown task (did you mean Walker2d?): name one of your own in full"
+
 WRONG_FILES = {
     "n_env = 3": f"unknown key 'n_env' (did you mean n_envs?): choose one of {FILE_KEYS}",
     "[tasks.Ant]\ngamma = 1": f"unknown key 'tasks' (did you mean task?): choose one of {FILE_KEYS}",
@@ -168,6 +174,9 @@ WRONG_FILES = {
     "[task.Ant]\nn_env = 3": f"task Ant: unknown key 'n_env' (did you mean n_envs?): choose one of {KEYS}",
     "[task.Ant]\ngamma = 2": "task Ant: gamma must be a finite number in [0, 1], not 2",
     '[task.Ant]\nextends = "paper"': f"task Ant: unknown key 'extends': choose one of {KEYS}",
+    "[task.walker2d]": f"task walker2d: {MISSPELT}, as walker2d-v0",
+    "[task.Waker2d]": f"task Waker2d: {MISSPELT}, as Waker2d-v0",
+    '[task."walker2d-v4"]': "task walker2d-v4: unknown task (did you mean Walker2d-v4?)",
     "task = 3": "task must be tables such as [task.Walker2d]",
     "[task]\ngamma = 0.9": "task must be tables such as [task.Walker2d]",
     "description = 3": "description must be one line of text, not 3",
@@ -184,6 +193,17 @@ def test_a_wrong_file_dies_with_its_name(text: str, tmp_path: Path) -> None:
         load(path)  # a task's table dies even if another task, or none, is asked for
     assert str(died.value) == f"{path}: {WRONG_FILES[text]}"
     assert str(died.value).isprintable(), "one line"
+
+
+def test_tasks_of_ones_own_may_have_any_other_name(tmp_path: Path) -> None:
+    for name in ("lab/Ant", "CartPole", "Pendulum", "AntMaze", "Walker3d-v0"):
+        path = write(tmp_path / "mine.toml", f'[task."{name}"]\nn_steps = 3')
+        assert load(path, name).n_steps == 3
+
+
+def test_the_families_are_those_that_run_natively() -> None:
+    native = {task_names(env_id)[0] for env_id in gymnasium.registry if is_native(env_id)}
+    assert set(FAMILIES) == native
 
 
 def test_unknown_presets_and_unreadable_files(tmp_path: Path) -> None:

@@ -34,3 +34,9 @@ def test_unknown_environments_get_the_known_ones_named() -> None:
         make_vec("Walker3d-v4")
     assert not is_native("CartPole-v1")
     assert is_native("HumanoidStandup-v5")
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", "Hopper-v4"])
+def test_no_environments_are_too_few(env: str) -> None:
+    with pytest.raises(ValueError, match=r"^n_envs must be at least 1, not 0$"):
+        make_vec(env, 0)

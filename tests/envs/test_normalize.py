@@ -1,12 +1,18 @@
 """Running normalisation: exact statistics, freezing, state."""
 
+import pickle
 from functools import partial
+from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
+from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.vec_env import VecEnv
+from worlds import World, many
 
 from geonpg.envs import Moments, MujocoVecEnv, Normalize, frozen
 
@@ -98,6 +104,50 @@ def test_evaluation_uses_the_statistics_and_leaves_them_alone() -> None:
     assert np.array_equal(normalized.observation_moments.mean, before["mean"])
 
 
+def test_what_is_learnt_later_reaches_an_evaluation_made_before() -> None:
+    """As SB3's EvalCallback, which is made before `learn`, wants it."""
+    env = Normalize(MujocoVecEnv("Hopper-v4", 3))
+    evaluation = frozen(MujocoVecEnv("Hopper-v4", 2), like=env)
+    env.reset()
+    env.step(np.ones((3, 3), np.float32))
+    seen = np.random.default_rng(0).normal(size=(2, 11))
+    assert np.array_equal(evaluation.normalize_observations(seen), env.normalize_observations(seen))
+    evaluation.reset()
+    evaluation.step(np.zeros((2, 3), np.float32))
+    assert env.observation_moments.count == 6
+
+
+def test_statistics_go_to_a_file_and_back(tmp_path: Path) -> None:
+    first, _, _ = driven(50)
+    first.clip, first.gamma, first.scales_rewards = 5.0, 0.9, False
+    first.save(tmp_path / "statistics")
+    assert [path.name for path in tmp_path.iterdir()] == ["statistics"]
+    second = Normalize.load(tmp_path / "statistics", MujocoVecEnv("Hopper-v4", 2))
+    for name in ("observation_moments", "return_moments"):
+        assert str(getattr(second, name).get_state()) == str(getattr(first, name).get_state())
+    assert (second.clip, second.gamma, second.epsilon) == (5.0, 0.9, 1e-8)
+    assert (second.scales_observations, second.scales_rewards, second.training) == (True, False, True)
+    seen = np.random.default_rng(0).normal(size=(2, 11))
+    assert np.array_equal(second.normalize_observations(seen), first.normalize_observations(seen))
+    with pytest.raises(ValueError, match="has statistics of 11 numbers, not of 17"):
+        Normalize.load(tmp_path / "statistics", MujocoVecEnv("Walker2d-v4", 1))
+
+
+def test_files_that_hold_no_statistics(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "pickle").write_bytes(pickle.dumps({"observations": 1}))
+    (tmp_path / "empty").touch()
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    Normalize(MujocoVecEnv("Hopper-v4", 1)).save(tmp_path / "whole")
+    (tmp_path / "half").write_bytes((tmp_path / "whole").read_bytes()[:500])
+    for name in ("text", "pickle", "empty", "other.npz", "one.npy", "half"):
+        with pytest.raises(ValueError, match=f"{name} holds no statistics of Normalize"):
+            Normalize.load(tmp_path / name, MujocoVecEnv("Hopper-v4", 1))
+    with pytest.raises(FileNotFoundError):
+        Normalize.load(tmp_path / "nothing", MujocoVecEnv("Hopper-v4", 1))
+
+
 def test_state_goes_on_bit_for_bit() -> None:
     first, _, _ = driven(50)
     second = Normalize(MujocoVecEnv("Hopper-v4", 3))
@@ -122,8 +172,44 @@ def test_any_vector_environment_can_be_normalised() -> None:
 def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match=r"gamma must lie in \[0, 1\], not 2"):
         Normalize(MujocoVecEnv("Hopper-v4", 1), gamma=2)
-    with pytest.raises(ValueError, match="observations that are vectors"):
-        Normalize(make_vec_env("FrozenLake-v1", 1))
+    for space in (spaces.Discrete(4), spaces.MultiBinary(4), spaces.MultiDiscrete([2, 3]), spaces.Box(-1, 1, (2, 2))):
+        with pytest.raises(ValueError, match=r"^Normalize takes .* vectors.*\(normalize_observations=false\)$") as died:
+            Normalize(showing(space))
+        assert str(space) in str(died.value)
+
+
+def showing(space: spaces.Space[Any]) -> VecEnv:
+    return many(lambda: World(space, spaces.Discrete(2)))
+
+
+def test_whole_numbers_become_fractions_for_the_agents_buffer() -> None:
+    venv = Normalize(showing(spaces.Box(0, 255, (4,), np.uint8)))
+    assert venv.observation_space == spaces.Box(-10, 10, (4,), np.float32)
+    agent = PPO("MlpPolicy", venv, n_steps=8, batch_size=8, n_epochs=1, device="cpu").learn(24)
+    kept = agent.rollout_buffer.observations
+    assert kept.dtype == np.float32
+    assert np.abs(kept - kept.round()).max() > 0.1
+    floats = MujocoVecEnv("Hopper-v4", 1)
+    assert Normalize(floats).observation_space == floats.observation_space
+
+
+ANY = [spaces.Discrete(4), spaces.MultiDiscrete([2, 3]), spaces.Dict({"a": spaces.Box(-1, 1, (2, 2))})]
+
+
+@pytest.mark.parametrize("space", ANY, ids=str)
+def test_observations_that_are_not_scaled_may_be_anything(space: spaces.Space[Any]) -> None:
+    venv, raw = Normalize(showing(space), observations=False), showing(space)
+    shown = [(venv.reset(), raw.reset())]
+    for _ in range(5):
+        (mine, rewards, _, _), (other, *_) = venv.step(np.ones(3, np.int64)), raw.step(np.ones(3, np.int64))
+        shown.append((mine, other))
+    for mine, other in shown:
+        np.testing.assert_equal(mine, other)
+    assert not np.allclose(rewards, 1), "rewards are scaled"
+    assert venv.return_moments.count == 15
+    state = venv.get_state()
+    venv.set_state({**state, "observations": Moments(4).get_state()})  # an earlier version kept them anyway
+    venv.step(np.ones(3, np.int64))
 
 
 class Meeting:

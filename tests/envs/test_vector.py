@@ -4,6 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
+from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 from geonpg.envs import GymVectorEnv, MujocoVecEnv
 
@@ -28,16 +29,59 @@ def test_the_same_as_gymnasiums_own_vector_environment() -> None:
         for i in np.flatnonzero(mine[2] | mine[3]):
             assert mine[4]["_final_obs"][i]
             assert np.array_equal(mine[4]["final_obs"][i], other[4]["final_obs"][i])
-            assert mine[4]["episode"]["l"][i] > 0
+            assert mine[4]["_final_info"][i]
+            assert mine[4]["final_info"]["_episode"][i]
+            assert mine[4]["final_info"]["episode"]["l"][i] > 0
             ended += 1
     assert ended > 5
     ours.close()
     theirs.close()
 
 
+def test_gymnasiums_own_statistics_of_episodes_go_around_it() -> None:
+    ours = RecordEpisodeStatistics(GymVectorEnv(MujocoVecEnv("Hopper-v5", 3)))
+    ours.reset(seed=0)
+    ours.action_space.seed(0)
+    ended = 0
+    for _ in range(100):
+        infos = ours.step(ours.action_space.sample())[4]
+        for i in np.flatnonzero(infos.get("_episode", [])):
+            assert infos["episode"]["r"][i] == pytest.approx(infos["final_info"]["episode"]["r"][i])
+            assert infos["episode"]["l"][i] == infos["final_info"]["episode"]["l"][i]
+            ended += 1
+    assert ended > 5
+
+
+@pytest.mark.parametrize("env_id", ["Hopper-v5", "Reacher-v5", "Ant-v5"])  # what a task looks at differs
+def test_some_environments_are_reset_as_gymnasium_does(env_id: str) -> None:
+    ours = GymVectorEnv(MujocoVecEnv(env_id, 3))
+    theirs = gymnasium.make_vec(
+        env_id, 3, vectorization_mode="sync", vector_kwargs={"autoreset_mode": AutoresetMode.SAME_STEP}
+    )
+    theirs.action_space.seed(0)
+    ours.reset(seed=3)
+    theirs.reset(seed=3)
+    for seed in (None, 8, [5, 6, None]):
+        for _ in range(5):
+            actions = theirs.action_space.sample()
+            ours.step(actions)
+            theirs.step(actions)
+        mask = np.array([True, False, True])
+        mine, other = (env.reset(seed=seed, options={"reset_mask": mask})[0] for env in (ours, theirs))
+        assert np.array_equal(mine, other)
+    actions = theirs.action_space.sample()
+    assert np.array_equal(ours.step(actions)[0], theirs.step(actions)[0])
+    for wrong in ([True, True], np.zeros(3, np.bool_), np.array([0, 1, 2])):
+        with pytest.raises(ValueError, match=r"^reset_mask must be 3 flags, some of them true, not "):
+            ours.reset(options={"reset_mask": wrong})
+
+
 def test_seeds_one_by_one() -> None:
     ours = GymVectorEnv(MujocoVecEnv("Reacher-v5", 2))
     first = ours.reset(seed=[4, 4])[0]
     assert np.array_equal(first[0], first[1])
+    for wrong in ([4], [4, 4, 4]):
+        with pytest.raises(ValueError, match=rf"^seed must be one number or 2 of them, not {len(wrong)}$"):
+            ours.reset(seed=wrong)
     with pytest.raises(ValueError, match="environment 1 is not finite"):
         ours.step(np.array([[0.0, 0.0], [np.nan, 0.0]], dtype=np.float32))

@@ -13,8 +13,11 @@ import pytest
 import ranks
 import torch
 
-from geonpg.kfac.ranks import ALONE
+from geonpg.agents.checkpoint import CheckpointError
+from geonpg.configs import load
+from geonpg.kfac.ranks import ALONE, Ranks
 from geonpg.scripts import train
+from geonpg.scripts.run import Plan, Run
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["--env", "Reacher-v4", "--set", "n_envs=4", "--set", "n_steps=32", "--set", "eval_episodes=2"]
@@ -48,6 +51,37 @@ def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
         assert mine["count"] == theirs["count"]
         assert np.allclose(mine["mean"], theirs["mean"], atol=1e-5)
     assert alone["steps"] == shared["steps"]
+
+
+def test_two_ranks_go_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
+    meetings = tmp_path / "whole", tmp_path / "halts"
+    for meeting in meetings:
+        meeting.mkdir()
+    (whole, _), (first, second) = (
+        ranks.run(ranks.goes_on, 2, meeting, meeting / "run", meeting.name == "halts") for meeting in meetings
+    )
+    assert torch.equal(first, second)
+    assert torch.equal(whole, first)
+
+
+def test_checkpoints_of_an_earlier_version_are_read_if_one_process_made_them(tmp_path: Path) -> None:
+    plan = Plan("Reacher-v4", 0, load("default", "Reacher-v4", {"n_envs": 2, "n_steps": 8}))
+    run = Run(plan, tmp_path, ALONE)
+    run.agent._setup_learn(0)
+    run.save()
+    found = run.checkpoints.latest()
+    assert found is not None
+    path, state = found
+    (own,) = state.pop("ranks")
+    state["envs"], state["agent"] = [own.pop("env")], {**state["agent"], **own}
+    run.restore(path, state)
+    assert run.exact
+    run.ranks = Ranks()
+    run.ranks.size = 2
+    with pytest.raises(CheckpointError, match="was made by 1 processes: go on with as many"):
+        run.restore(path, state)
+    with pytest.raises(CheckpointError, match="is of an earlier version, which did not keep what each process saw"):
+        run.restore(path, {**state, "envs": 2 * state["envs"]})
 
 
 def test_torchrun_leaves_one_run_folder_and_the_curve_of_one_process(tmp_path: Path) -> None:
