@@ -24,13 +24,19 @@ class Block(ABC):
     def __init__(self, names: Sequence[str], span: slice) -> None:
         self.names, self.span = list(names), span
 
+    @property
+    @abstractmethod
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of its statistics."""
+
+    @property
+    def inverse_shapes(self) -> list[tuple[int, ...]]:
+        """Of what `invert` returns."""
+        return self.shapes
+
     @abstractmethod
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
         """What `solve` needs; None if the statistics cannot be inverted."""
-
-    def inverse_shapes(self, statistics: Statistics) -> list[tuple[int, ...]]:
-        """Of what `invert` returns."""
-        return [tuple(x.shape) for x in statistics]
 
     @abstractmethod
     def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
@@ -54,6 +60,11 @@ class KroneckerBlock(Block):
         self.diagonal_d = self.outputs > max_factor
         approximate = self.diagonal_a or self.diagonal_d
         self.kind = f"Kronecker, {type(layer).__name__}" + (", diagonal factor" if approximate else "")
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        a, d = self.inputs + self.has_bias, self.outputs
+        return [(a,) if self.diagonal_a else (a, a), (d,) if self.diagonal_d else (d, d)]
 
     def observe_inputs(self, a: Tensor, cases: int) -> Tensor:
         """A = E[sum over positions of a a^T]."""
@@ -110,6 +121,10 @@ class DiagonalBlock(Block):
 
     kind = "diagonal"
 
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [(self.span.stop - self.span.start,)]
+
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
         inverse = damped_inverse(statistics[0], damping)
         return None if inverse is None else (inverse,)
@@ -126,11 +141,16 @@ class LogStdBlock(Block):
 
     kind = "exact, free log std"
 
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return []
+
+    @property
+    def inverse_shapes(self) -> list[tuple[int, ...]]:
+        return [()]
+
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
         return (torch.tensor(1 / (2 + damping), dtype=torch.float64),)
-
-    def inverse_shapes(self, statistics: Statistics) -> list[tuple[int, ...]]:
-        return [()]
 
     def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
         return b * inverse[0]

@@ -104,10 +104,15 @@ class Generic(Family):
 
     @classmethod
     def sampled(cls, log_prob: LogProb, sampler: Callable[[Tensor], Tensor], draws: int) -> "Generic":
-        """`sampler(z)` draws one value per case; expectations are means over `draws` of them."""
+        """`sampler(z)` draws one value per case; expectations are means over `draws` of them.
+
+        The same z gives the same draws: with others the Fisher would change from one product to the next.
+        """
 
         def support(z: Tensor) -> tuple[Tensor, Tensor]:
-            t = torch.stack([sampler(z) for _ in range(draws)])
+            with torch.random.fork_rng():
+                torch.manual_seed(0)
+                t = torch.stack([sampler(z) for _ in range(draws)])
             return t, torch.full((draws, *z.shape[:-1]), 1 / draws, dtype=z.dtype, device=z.device)
 
         return cls(log_prob, support)

@@ -51,11 +51,12 @@ class Controller(ABC):
 
 @dataclass(frozen=True)
 class Constant(Controller):
-    """h = lr, accepted if every number is finite."""
+    """h = lr, or less where the manifold ends; accepted if every number is finite."""
 
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
-        new = finite(curve, self.lr)
-        return Move(y, v, 0.0, False) if new is None else Move(new, v, self.lr, True)
+        h = min(self.lr, flow.step_limit(y, v))
+        new = finite(curve, h)
+        return Move(y, v, 0.0, False) if new is None else Move(new, v, h, True)
 
 
 @dataclass(frozen=True)

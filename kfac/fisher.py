@@ -16,7 +16,7 @@ from .families import Family, FreeLogStd, Gaussian
 from .flow import StepFailure
 from .layout import Layout
 from .ranks import ALONE, Ranks
-from .taylor import Linearisation, Signals
+from .taylor import Linearisation
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +84,7 @@ class KroneckerFisher:
     @torch.no_grad()
     def observe(self, at: Linearisation, generator: Generator) -> list[Statistics]:
         """The statistics of every block on one batch."""
-        targets = list(TARGETS[self.settings.targets](self.family, at.z, generator, self.ranks))
-        signals = [at.signals(u) for u in targets] if self.layers else []
-        kronecker = {id(b): self._kronecker(name, b, signals, at) for name, b in self.layers.items()}
-        diagonal = self._diagonal(at, generator)
+        kronecker, diagonal = self._kronecker(at, generator), self._diagonal(at, generator)
         return [
             kronecker[id(b)] if isinstance(b, KroneckerBlock)
             else (diagonal[b.span],) if isinstance(b, DiagonalBlock)
@@ -95,10 +92,24 @@ class KroneckerFisher:
             for b in self.blocks
         ]  # fmt: skip
 
-    def _kronecker(self, name: str, block: KroneckerBlock, signals: list[Signals], at: Linearisation) -> Statistics:
-        inputs = block.observe_inputs(signals[0][name][0], at.cases)
-        gradients = torch.stack([block.observe_gradients(pair[name][1]) for pair in signals]).sum(0)
-        return self.ranks.mean(inputs), self.ranks.mean(gradients)
+    def _kronecker(self, at: Linearisation, generator: Generator) -> dict[int, Statistics]:
+        """By block, target by target: the signals of all targets together may be large.
+
+        A layer that the network does not call has no curvature: its statistics are zero.
+        """
+        found: dict[str, list[Tensor]] = {}
+        for u in TARGETS[self.settings.targets](self.family, at.z, generator, self.ranks):
+            signals = at.signals(u) if self.layers else {}
+            for name, (a, d) in signals.items():
+                block = self.layers[name]
+                gradients = block.observe_gradients(d)
+                if name in found:
+                    found[name][1] += gradients
+                else:
+                    found[name] = [block.observe_inputs(a, at.cases), gradients]
+        zeros = partial(torch.zeros, dtype=torch.float64, device=at.z.device)
+        every = {block: found.get(name) or list(map(zeros, block.shapes)) for name, block in self.layers.items()}
+        return {id(block): tuple(map(self.ranks.mean, statistics)) for block, statistics in every.items()}
 
     def _diagonal(self, at: Linearisation, generator: Generator) -> Tensor:
         """An unbiased estimate of diag(g): independent scores have mean zero, so cross terms cancel."""
@@ -140,7 +151,7 @@ class KroneckerFisher:
     def _inverses(self, memory: FactorMemory, damping: float) -> list[Statistics | None]:
         """Of every block, shared out over the ranks; None where there is none."""
         works = [partial(flat_inverse, b, s, damping) for b, s in zip(self.blocks, memory.statistics, strict=True)]
-        shapes = [block.inverse_shapes(s) for block, s in zip(self.blocks, memory.statistics, strict=True)]
+        shapes = [block.inverse_shapes for block in self.blocks]
         found = self.ranks.shared_out(works, [sum(map(prod, each)) for each in shapes])
         return [unflattened(flat, each) if is_finite(flat) else None for flat, each in zip(found, shapes, strict=True)]
 
@@ -168,7 +179,7 @@ def flat_inverse(block: Block, statistics: Statistics, damping: float) -> Tensor
     """As one vector; nan where there is none."""
     inverse = block.invert(statistics, damping)
     if inverse is None:
-        return torch.full((sum(map(prod, block.inverse_shapes(statistics))),), nan, dtype=torch.float64)
+        return torch.full((sum(map(prod, block.inverse_shapes)),), nan, dtype=torch.float64)
     return torch.cat([x.reshape(-1) for x in inverse])
 
 
@@ -197,7 +208,8 @@ def blocks_of(module: nn.Module, family: Family, layout: Layout, max_factor: int
             continue
         span = slice(layout.spans[names[0]].start, layout.spans[names[-1]].stop)
         tied = any(uses.count(id(p)) > 1 for p in layer.parameters(recurse=False))
-        if has_kronecker_form(layer) and f"{prefix}weight" in layout.spans and not tied:
+        in_order = names in ([f"{prefix}weight"], [f"{prefix}weight", f"{prefix}bias"])
+        if has_kronecker_form(layer) and in_order and not tied:
             yield KroneckerBlock(names, span, layer, max_factor)
         elif isinstance(layer, FreeLogStd) and isinstance(family, Gaussian):
             yield LogStdBlock(names, span)

@@ -51,8 +51,7 @@ class HessianFree:
 
     def step(self) -> HessianFreeReport:
         """One update. One that fails leaves the parameters where they were and raises the damping."""
-        corrected = self.damping < self.settings.threshold
-        rule = self.rule if corrected else RULES["ng"]
+        rule = self.rule if self.damping < self.settings.threshold else RULES["ng"]
         chunk = self.updates % self.problem.cases.chunks
         flow = HessianFreeFlow(self.problem, self.settings, self.damping, chunk, self.warm, self.now, self._draw)
         self.updates += 1
@@ -69,7 +68,7 @@ class HessianFree:
         self.now = flow.evaluation(move.y) if move.accepted else self.now or self.problem.evaluate(self.y)
         self.y, self.last, self.warm = move.y, last, flow.warm if move.accepted else {}
         return HessianFreeReport(
-            self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, corrected and flow.kept
+            self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, move.accepted and flow.kept
         )
 
     def _ratio(self, flow: HessianFreeFlow, move: Move) -> float:

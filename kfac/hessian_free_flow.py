@@ -123,7 +123,8 @@ class HessianFreeFlow(Flow):
     ) -> None:
         """`start` is the evaluation at the base point, where it is known."""
         self.problem, self.settings, self.damping, self.chunk = problem, settings, damping, chunk
-        self.warm, self.iterations, self.kept = dict(warm), 0, True
+        self.warm, self.iterations = dict(warm), 0
+        self.kept = False  # was there a correction, and was it not dropped?
         self._velocities: list[tuple[Tensor, Tensor]] = []  # at the base point and at the first midpoint
         self._start, self._draw = start, draw or Generator().manual_seed(0)
         self._base: tuple[Tensor, ChunkPoint] | None = None
@@ -152,6 +153,7 @@ class HessianFreeFlow(Flow):
         point = self.at(y)
         v = self._solve(point, "v", -point.gradient, lambda x: x, self.settings.truncation)
         self._velocities = [*self._velocities[:1], (y, v)]
+        self.kept = len(self._velocities) > 1  # the midpoint's corrects that of the base point
         return v
 
     def _between(self, y: Tensor) -> float | None:
@@ -191,8 +193,9 @@ class HessianFreeFlow(Flow):
         plain, step = self.evaluation(y + velocity), y + velocity
         covector = CORRECTIONS[self.settings.correction](point, along)
         a = self._solve(point, "a", covector, lambda x: velocity - 0.5 * x, truncation)
-        self.kept = self._best is not None and self._best[1].loss <= plain.loss
-        if self.kept or not self.settings.guard:
+        better = self._best is not None and self._best[1].loss <= plain.loss
+        self.kept = better or not self.settings.guard
+        if self.kept:
             return a
         self._best = (step, plain)
         return torch.zeros_like(a)

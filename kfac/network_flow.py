@@ -1,5 +1,6 @@
 """The natural-gradient flow of a network on one batch."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -228,6 +229,8 @@ class NetworkFlow(Flow):
         return float(self.at(y).covector @ v)
 
     def step_limit(self, y: Tensor, v: Tensor) -> float:
+        if self.geometry.alpha == 0:  # no family of ours ends there, and J v need not be known
+            return math.inf
         point, family = self.at(y), self.geometry.fisher.family
         limit = family.domain_limit(point.metric.at.z, point.first(v), point.metric.alpha)
         return DOMAIN_SHARE * self.geometry.ranks.least(limit)

@@ -2,7 +2,8 @@
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,14 +128,15 @@ class NaturalGradient(torch.optim.Optimizer):
         start, loss, flow = self.flow(closure)
         control = replace(self.control, lr=self.param_groups[0]["lr"])
         self.steps += 1
-        try:
-            move, last = self.rule.step(flow, start, control, self.last)
-        except StepFailure as failure:
-            self._reject(str(failure))
-        else:
-            self._finish(flow, start, move, last)
-        finally:
-            self.geometry.network.layout.write(start)  # a rule may have left the parameters at a midpoint
+        with restoring_buffers(self.module):
+            try:
+                move, last = self.rule.step(flow, start, control, self.last)
+            except StepFailure as failure:
+                self._reject(str(failure))
+            else:
+                self._finish(flow, start, move, last)
+            finally:
+                self.geometry.network.layout.write(start)  # a rule may have left the parameters at a midpoint
         if self.report.accepted:
             self.geometry.network.layout.write(move.y)
         return loss
@@ -182,6 +184,13 @@ class NaturalGradient(torch.optim.Optimizer):
         self.damping = min(DAMPING_RAISE * max(self.damping, 1e-4), MAX_DAMPING)
         log.warning("step %d rejected: %s; damping is now %g", self.steps, reason, self.damping)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """For copies and pickles, of which torch's own part alone could not take a step.
+
+        Left behind are hooks and the `step` that a scheduler puts in place of ours: they belong to the original.
+        """
+        return {name: value for name, value in vars(self).items() if name != "step" and not name.startswith("_")}
+
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
         state["state"] = {
@@ -200,22 +209,51 @@ class NaturalGradient(torch.optim.Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores every tensor in the dtype it was saved in, on the parameters' device."""
-        device = self.geometry.network.layout.parameters[0].device
-        state = tree_map(lambda value: value.to(device) if isinstance(value, Tensor) else value, state_dict["state"])
+        """Restores every tensor in the parameters' dtype, but the statistics in that of saving, on their device."""
+        like, state = self.geometry.network.layout.read(), state_dict["state"]
         self._check_fits(state)
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
-        factors = FactorMemory(state["statistics"], state["inverses"], state["factors_seen"], state["factors_damping"])
-        self.memory = FlowMemory(state["gradient"], state["seen"], factors)
-        self.last = state["last"]
+
+        def moved(kept: Any, dtype: torch.dtype | None) -> Any:
+            return tree_map(lambda x: x.to(like.device, dtype) if isinstance(x, Tensor) else x, kept)
+
+        statistics, inverses = moved(state["statistics"], None), moved(state["inverses"], like.dtype)
+        factors = FactorMemory(statistics, inverses, state["factors_seen"], state["factors_damping"])
+        self.memory = FlowMemory(moved(state["gradient"], like.dtype), state["seen"], factors)
+        self.last = moved(state["last"], like.dtype)
         self.damping, self.steps, self.rejected = state["damping"], state["steps"], state["rejected"]
         self.generator.set_state(state["generator"].cpu())
 
     def _check_fits(self, state: dict[str, Any]) -> None:
-        size, blocks = self.geometry.network.layout.size, len(self.geometry.fisher.blocks)
+        size, blocks = self.geometry.network.layout.size, self.geometry.fisher.blocks
         gradient, statistics = state["gradient"], state["statistics"]
-        fits = (gradient is None or gradient.numel() == size) and (not statistics or len(statistics) == blocks)
-        require(fits, f"this optimiser state belongs to another module: ours has {size} parameters in {blocks} blocks")
+        fits = (gradient is None or gradient.numel() == size) and len(statistics) in (0, len(blocks))
+        ours = f"ours has {size} parameters in {len(blocks)} blocks"
+        require(fits, f"this optimiser state belongs to another module: {ours}")
+        shapes = [[tuple(x.shape) for x in each] for each in statistics]
+        alike = not statistics or shapes == [block.shapes for block in blocks]
+        require(alike, "this optimiser state has factors of other shapes than ours: was its max_factor another?")
+
+
+@contextmanager
+def restoring_buffers(module: nn.Module) -> Iterator[None]:
+    """Inside, the module may be called anywhere; afterwards its buffers, as batch statistics, know nothing of it.
+
+    Only what was changed is written: a constant may be expanded, and cannot be.
+    """
+    kept = [
+        (owner._buffers, name, buffer, buffer.clone())
+        for owner in module.modules()
+        for name, buffer in owner._buffers.items()
+        if buffer is not None and buffer.layout is torch.strided
+    ]
+    try:
+        yield
+    finally:
+        for buffers, name, buffer, value in kept:
+            if not torch.equal(buffer, value):
+                buffer.copy_(value)
+            buffers[name] = buffer
 
 
 def report_of(flow: NetworkFlow, start: Tensor, move: Move) -> Report:

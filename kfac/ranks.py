@@ -115,11 +115,13 @@ class ProcessGroup(Ranks):
 
     @torch.no_grad()
     def agree(self, tensors: Sequence[Tensor]) -> None:
-        together = torch.cat([x.reshape(-1) for x in tensors])
-        dist.broadcast(together, 0)
-        parts = together.split([x.numel() for x in tensors])
-        for x, part in zip(tensors, parts, strict=True):
-            x.copy_(part.view_as(x))
+        for dtype in dict.fromkeys(x.dtype for x in tensors):  # one message each: in a common dtype, integers round
+            alike = [x for x in tensors if x.dtype == dtype]
+            together = torch.cat([x.reshape(-1) for x in alike])
+            dist.broadcast(together, 0)
+            parts = together.split([x.numel() for x in alike])
+            for x, part in zip(alike, parts, strict=True):
+                x.copy_(part.view_as(x))
 
     def any(self, flag: bool) -> bool:
         return self.least(0.0 if flag else 1.0) < 0.5

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .activations import Activation, activation_of
+from .activations import activation_of
 from .families import FreeLogStd
 from .layout import Layout
 
@@ -96,9 +96,9 @@ class LayerAt(ABC):
 class LinearAt(LayerAt):
     """s = W a + b."""
 
-    def __init__(self, a: Tensor, weight: Tensor, bias: Tensor | None, value: Tensor | None) -> None:
-        self.a, self.weight, self.has_bias = a, weight, bias is not None
-        self.value = F.linear(a, weight, bias) if value is None else value
+    def __init__(self, module: nn.Module, a: Tensor, parameters: Sequence[Tensor], value: Tensor | None) -> None:
+        self.a, self.weight, self.has_bias = a, parameters[0], len(parameters) > 1
+        self.value = F.linear(a, *parameters) if value is None else value
 
     def first(self, r: Tensor | None, v: Directions) -> Tensor:
         out = F.linear(self.a, *v)
@@ -127,7 +127,9 @@ class LinearAt(LayerAt):
 class ActivationAt(LayerAt):
     """a = phi(s)."""
 
-    def __init__(self, s: Tensor, activation: Activation, value: Tensor | None) -> None:
+    def __init__(self, module: nn.Module, s: Tensor, parameters: Sequence[Tensor], value: Tensor | None) -> None:
+        activation = activation_of(module)
+        assert activation is not None
         self.s, self.activation = s, activation
         self.value = activation.value(s) if value is None else value
 
@@ -165,9 +167,9 @@ class ActivationAt(LayerAt):
 class FreeLogStdAt(LayerAt):
     """[mean, log std], the second half a free parameter."""
 
-    def __init__(self, mean: Tensor, log_std: Tensor, value: Tensor | None) -> None:
+    def __init__(self, module: nn.Module, mean: Tensor, parameters: Sequence[Tensor], value: Tensor | None) -> None:
         self.mean = mean
-        self.value = torch.cat([mean, log_std.expand_as(mean)], -1) if value is None else value
+        self.value = torch.cat([mean, parameters[0].expand_as(mean)], -1) if value is None else value
 
     def first(self, r: Tensor | None, v: Directions) -> Tensor:
         moved = torch.zeros_like(self.mean) if r is None else r
@@ -193,32 +195,32 @@ class FreeLogStdAt(LayerAt):
 class Step:
     """One layer of a feed-forward plan: its name, its module, its number of parameters, how to evaluate it.
 
-    `at` takes the input, the parameters and, where it is known already, the value.
+    `at` takes the module, the input, the parameters and, where it is known already, the value.
     """
 
     name: str
     module: nn.Module
     parameters: int
-    at: Callable[[Tensor, Sequence[Tensor], Tensor | None], LayerAt]
+    at: Callable[[nn.Module, Tensor, Sequence[Tensor], Tensor | None], LayerAt]
 
 
 def plan_of(module: nn.Module, prefix: str = "") -> list[Step] | None:
     """The module as a chain of written-out layers; None where any part of it has no written form."""
+    if module._forward_hooks or module._forward_pre_hooks or any(not p.requires_grad for p in module.parameters()):
+        return None
     if type(module) is nn.Sequential:
         # not named_children(), which passes over a module that stands in the chain a second time
         parts = [plan_of(child, f"{prefix}{name}.") for name, child in module._modules.items() if child is not None]
         known = [part for part in parts if part is not None]
         return list(chain.from_iterable(known)) if len(known) == len(parts) else None
-    if module._forward_hooks or module._forward_pre_hooks or any(not p.requires_grad for p in module.parameters()):
-        return None
     name = prefix.removesuffix(".")
     if type(module) is nn.Linear:
-        with_bias = module.bias is not None
-        return [Step(name, module, 1 + with_bias, lambda a, p, s: LinearAt(a, p[0], p[1] if with_bias else None, s))]
+        # torch registers a weight anew, behind the bias, when it removes a weight norm
+        in_order = list(module._parameters) == ["weight", "bias"]
+        return [Step(name, module, 1 + (module.bias is not None), LinearAt)] if in_order else None
     if type(module) is FreeLogStd:
-        return [Step(name, module, 1, lambda mean, p, z: FreeLogStdAt(mean, p[0], z))]
-    activation = activation_of(module)
-    return None if activation is None else [Step(name, module, 0, lambda s, p, a: ActivationAt(s, activation, a))]
+        return [Step(name, module, 1, FreeLogStdAt)]
+    return None if activation_of(module) is None else [Step(name, module, 0, ActivationAt)]
 
 
 class FeedForward(Linearisation):
@@ -234,7 +236,7 @@ class FeedForward(Linearisation):
         known = values if len(values) == len(plan) else [None] * len(plan)
         self.layers: list[LayerAt] = []
         for step, parameters, value in zip(plan, self._per_layer(y), known, strict=True):
-            self.layers.append(step.at(x, parameters, value))
+            self.layers.append(step.at(step.module, x, parameters, value))
             x = self.layers[-1].value
         self.z = x
 
@@ -275,13 +277,15 @@ class FeedForward(Linearisation):
         for i in reversed(range(len(self.layers))):
             layer, r = self.layers[i], rs[i]
             derivatives[:0] = layer.gradient_derivatives(u, ru, r)
-            ru, u = layer.pull_derivative(u, ru, r, directions[i]), layer.pull(u)
+            if i:
+                ru, u = layer.pull_derivative(u, ru, r, directions[i]), layer.pull(u)
         return self.layout.flatten(derivatives)
 
     def signals(self, u: Tensor) -> Signals:
         signals: Signals = {}
-        for step, layer in zip(reversed(self.plan), reversed(self.layers), strict=True):
+        for i in reversed(range(len(self.layers))):
+            layer = self.layers[i]
             if isinstance(layer, LinearAt):
-                signals[step.name] = (layer.a, u)
-            u = layer.pull(u)
+                signals[self.plan[i].name] = (layer.a, u)
+            u = layer.pull(u) if i else u
         return signals

@@ -55,6 +55,22 @@ def test_infinities_on_the_way_are_halved_too() -> None:
     assert move.h < 0.01
 
 
+class Edged(DenseFlow):
+    """A flow whose manifold ends not far from here."""
+
+    def step_limit(self, y: Tensor, v: Tensor) -> float:
+        return 0.25
+
+
+@pytest.mark.parametrize("control", [Constant(), TrustRegion(max_kl=1e6), LineSearch()], ids=["lr", "trust", "search"])
+def test_no_step_goes_beyond_the_edge_of_the_manifold(control) -> None:
+    flow = Edged(lambda y: 0.5 * y @ y, lambda y: IDENTITY, lambda a, b: 0.5 * (a - b) @ (a - b))
+    move = control.move(flow, START, V, straight)
+    assert move.accepted
+    assert move.h == 0.25
+    assert torch.equal(move.y, straight(0.25))
+
+
 def failing(h: float) -> Tensor:
     raise StepFailure("never")
 

@@ -130,6 +130,18 @@ def test_sampled_generic_family_converges_to_the_closed_form() -> None:
     assert torch.allclose(family.levi_civita(z, u), exact.levi_civita(z, u), atol=0.01)
 
 
+def test_a_sampled_family_is_the_same_at_the_same_point() -> None:
+    """Conjugate gradients need one operator; the user's random stream goes on as if nothing had been drawn."""
+    exact, z = Categorical(), torch.randn(4, 3, dtype=torch.float64)
+    family, u = Generic.sampled(exact.log_prob, lambda p: exact.sample(p), 20), torch.randn_like(z)
+    stream = torch.get_rng_state()
+    first = family.fisher(z, u)
+    assert torch.equal(torch.get_rng_state(), stream)
+    torch.rand(1)
+    assert torch.equal(family.fisher(z, u), first)
+    assert torch.allclose(family.fisher(z, 2 * u), 2 * first)
+
+
 def test_gaussian_entropy_drift_vanishes_for_the_exponential_connection() -> None:
     """A mean that moves costs the log std sigma^-2 R^2 under alpha = 0 and nothing under alpha = 1."""
     z, r = torch.tensor([[0.0, -0.3]]), torch.tensor([[1.0, 0.0]])

@@ -1,6 +1,7 @@
 """K-FAC over a module: every parameter covered once, and the statistics those of the model."""
 
 import math
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -22,6 +23,7 @@ from geonpg.kfac import (
 from geonpg.kfac.fisher import FactorMemory
 from geonpg.kfac.flow import StepFailure
 from geonpg.kfac.functional import Call, Network
+from geonpg.kfac.taylor import Signals
 
 
 class Odd(nn.Module):
@@ -74,6 +76,49 @@ def test_frozen_parameters_are_left_out() -> None:
     ]
 
 
+def test_a_layer_whose_bias_comes_first_has_no_kronecker_block() -> None:
+    """torch registers a weight anew, behind the bias, when its parametrization is removed."""
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 2))
+    nn.utils.parametrize.remove_parametrizations(layer, "weight")
+    extra = nn.Linear(2, 2)
+    extra.register_parameter("scale", nn.Parameter(torch.ones(2)))
+    fisher = KroneckerFisher(nn.Sequential(layer, extra), FixedGaussian(), FactorSettings())
+    assert [(b.names, b.kind) for b in fisher.blocks] == [
+        ([name], "diagonal") for name in ("0.bias", "0.weight", "1.weight", "1.bias", "1.scale")
+    ]
+
+
+class Idle(nn.Module):
+    """A layer that the forward pass does not call, and one whose output has no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle, self.frozen, self.head = nn.Linear(3, 4), nn.Conv2d(1, 1, 2), nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            shift = self.frozen(x.view(-1, 1, 1, 3).expand(-1, 1, 2, 3)).mean((1, 2, 3))
+        return self.head(x + shift.unsqueeze(1))
+
+
+@pytest.mark.parametrize("max_factor", [4096, 3])
+@pytest.mark.parametrize("solver", ["kfac", "pcg"])
+def test_layers_that_are_not_called_have_no_curvature_and_stay(solver: str, max_factor: int) -> None:
+    torch.manual_seed(0)
+    module, x = Idle(), torch.randn(30, 3)
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    factors = FactorSettings(max_factor=max_factor)
+    optimizer = NaturalGradient(module, FixedGaussian(), solver=solver, factors=factors)
+    losses = [optimizer.step(fit(module, x)) for _ in range(5)]
+    assert losses == sorted(losses, reverse=True)
+    assert optimizer.rejected == 0
+    moved = {name for name, p in module.named_parameters() if not torch.equal(p, before[name])}
+    assert moved == {"head.weight", "head.bias"}
+    for block, statistics in zip(optimizer.geometry.fisher.blocks, optimizer.memory.factors.statistics, strict=True):
+        assert [tuple(s.shape) for s in statistics] == block.shapes
+        assert any(s.any() for s in statistics) == ("head.weight" in block.names)
+
+
 def linearised(module: nn.Module, layers: list[str], x: Tensor) -> Metric:
     network = Network(module, layers)
     return Metric(network.linearise(network.layout.read(), Call((x,))), Gaussian())
@@ -92,6 +137,31 @@ def test_exact_targets_give_the_exact_block_of_a_single_case() -> None:
         statistics = memory.statistics[fisher.blocks.index(block)]
         approximate = torch.stack([block.multiply(statistics, row) for row in rows])
         assert torch.allclose(approximate, exact, atol=1e-12)
+
+
+def test_the_signals_of_one_target_are_dropped_before_the_next_but_one() -> None:
+    """With many outputs, all targets' signals together would not fit into memory."""
+    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 6)).double()
+    fisher = KroneckerFisher(module, Gaussian(), FactorSettings(targets="exact"))
+    at = linearised(module, list(fisher.layers), torch.randn(5, 3, dtype=torch.float64)).at
+    show, shown, alive = at.signals, list[weakref.ref[Tensor]](), list[int]()
+
+    def signals(u: Tensor) -> Signals:
+        alive.append(sum(gradient() is not None for gradient in shown))
+        signals = show(u)
+        shown.append(weakref.ref(signals["0"][1]))
+        return signals
+
+    at.signals = signals
+    together = [torch.zeros(4, 4, dtype=torch.float64), torch.zeros(6, 6, dtype=torch.float64)]
+    for u in Gaussian().fisher_root(at.z):
+        for total, (_, d) in zip(together, reversed(show(u).values()), strict=True):
+            total += d.mT @ d / len(d)
+    observed = fisher.observe(at, torch.Generator())
+    assert len(alive) == 6
+    assert max(alive) <= 1
+    for (_, gradients), expected in zip(observed, together, strict=True):
+        torch.testing.assert_close(gradients, expected)
 
 
 def test_sampled_targets_average_to_the_exact_ones() -> None:

@@ -210,9 +210,26 @@ def test_a_guarded_correction_never_makes_the_full_step_worse() -> None:
         for guard in (False, True):
             flow = HessianFreeFlow(p, HessianFreeSettings(guard=guard, alpha=-1.0), 1e-4, 0, {})
             v = flow.velocity(optimizer.y)
-            step = optimizer.y + v - 0.5 * flow.acceleration(optimizer.y, v)
-            better = p.evaluate(step).loss <= p.evaluate(optimizer.y + v).loss
-            assert better if guard else better == flow.kept
+            assert not flow.kept
+            a = flow.acceleration(optimizer.y, v)
+            better = p.evaluate(optimizer.y + v - 0.5 * a).loss <= p.evaluate(optimizer.y + v).loss
+            assert better or not guard
+            assert flow.kept == bool(a.any())
+
+
+@pytest.mark.parametrize("rule", FINITE)
+def test_a_report_says_whether_the_step_was_corrected(rule: str) -> None:
+    """Never for `ng`, above the threshold or where no step was taken; else where the correction was not dropped."""
+    _, reports = run(autoencoder(), rule, 6, damping=1.0, threshold=0.7)
+    _, unguarded = run(autoencoder(), rule, 6, damping=1.0, guard=False)
+    on = [report.damping < 0.7 and RULES[rule].order > 1 for report in reports]
+    assert all(is_on or not report.corrected for is_on, report in zip(on, reports, strict=True))
+    assert any(report.corrected for report in reports) == (rule != "ng")
+    assert {report.corrected for report in unguarded} == {rule != "ng"}
+    _, (refused,) = run(autoencoder(), rule, 1, control=LineSearch(lr=1e30, max_steps=1))
+    assert not refused.corrected
+    p = autoencoder()
+    assert not HessianFree(p, p.layout.read() * math.nan, rule).step().corrected
 
 
 def test_a_shortened_midpoint_step_needs_no_further_solve() -> None:

@@ -1,7 +1,11 @@
 """NaturalGradient as a torch optimiser."""
 
+import copy
 import io
 import math
+import pickle
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +20,7 @@ from geonpg.kfac import (
     Constant,
     FactorSettings,
     FixedGaussian,
+    FreeLogStd,
     Gaussian,
     LineSearch,
     NaturalGradient,
@@ -69,6 +74,25 @@ def test_every_controller_learns(control) -> None:
     optimizer = NaturalGradient(task.module, FixedGaussian(), lr=0.5, control=control, damping=0.1)
     losses = [optimizer.step(task) for _ in range(20)]
     assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("control", [Constant(), LineSearch(), TrustRegion()], ids=["constant", "search", "trust"])
+def test_every_controller_stays_inside_the_family(control) -> None:
+    """Exponential geodesics end where the variance is infinite; far targets drive the log std there."""
+    torch.manual_seed(0)
+    module, family = nn.Sequential(nn.Linear(2, 1), FreeLogStd(1)), Gaussian()
+    x, t = torch.randn(50, 2), 20 * torch.randn(50, 1)
+    optimizer = NaturalGradient(module, family, rule="geo", alpha=1.0, solver="dense", control=control)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = -family.log_prob(module(x), t).mean()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert optimizer.report.accepted
+    assert 0 < float(module[1].log_std.detach()) < 3
 
 
 @pytest.mark.parametrize("rule", FINITE)
@@ -249,6 +273,120 @@ def assert_equal(a: object, b: object) -> None:
             assert_equal(x, y)
     else:
         assert a == b
+
+
+class Counting(nn.Module):
+    """Buffers of every sort: written in place, replaced, and constants that cannot be written into."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(1), nn.Linear(1, 1)
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("ones", torch.ones(1, 1).expand(60, 1))
+        self.register_buffer("graph", torch.eye(60).to_sparse())
+        self.register_buffer("nothing", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls = self.calls + 1
+        return self.head(torch.tanh(self.norm(self.graph.to(x.dtype) @ x))) * self.ones
+
+
+@pytest.mark.parametrize("outcome", ["accepted", "rejected", "interrupted"])
+@pytest.mark.parametrize(("rule", "control"), [("mid", Constant(lr=0.1)), ("ng", LineSearch())])
+def test_buffers_know_of_the_first_call_only(rule: str, control, outcome: str) -> None:
+    """Batch statistics of midpoints and of trials that a line search refused are no part of the model."""
+    task, once, calls = Regression(Counting()), Regression(Counting()), 0
+    once()
+    optimizer = NaturalGradient(task.module, FixedGaussian(), rule=rule, control=control)
+
+    def closure() -> Tensor:
+        nonlocal calls
+        calls += 1
+        loss = task()
+        if calls > 1 and outcome == "interrupted":
+            raise KeyboardInterrupt
+        if calls > 1 and outcome == "rejected":
+            task.module.head.bias.grad.fill_(math.nan)
+            return loss * math.nan
+        return loss
+
+    with pytest.raises(KeyboardInterrupt) if outcome == "interrupted" else nullcontext():
+        optimizer.step(closure)
+    assert optimizer.report.accepted == (outcome == "accepted")
+    assert calls >= 2
+    for (name, ours), (_, theirs) in zip(task.module.named_buffers(), once.module.named_buffers(), strict=True):
+        assert torch.equal(ours.to_dense(), theirs.to_dense()), name
+    assert int(task.module.norm.num_batches_tracked) == 1
+
+
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64])
+def test_a_state_fits_a_module_of_another_precision(wide: torch.dtype) -> None:
+    narrow = torch.float32 if wide is torch.float64 else torch.float64
+    (ours, optimizer), (theirs, foreign) = (
+        (task, NaturalGradient(task.module, FixedGaussian(), rule="geof", gradient_averaging=0.5))
+        for task in (Regression(dtype=wide), Regression(dtype=narrow))
+    )
+    for _ in range(3):
+        foreign.step(theirs)
+    optimizer.load_state_dict(foreign.state_dict())
+    memory = optimizer.memory
+    assert memory.gradient is not None
+    assert optimizer.last is not None
+    assert {memory.gradient.dtype, optimizer.last.dtype} == {wide}
+    assert {x.dtype for inverse in memory.factors.inverses for x in inverse} == {wide}
+    assert {x.dtype for statistics in memory.factors.statistics for x in statistics} == {torch.float64}
+    assert optimizer.step(ours) > optimizer.step(ours)
+    assert optimizer.rejected == 0
+
+
+def test_factors_of_another_shape_are_refused() -> None:
+    """Full factors would broadcast where diagonal ones are expected."""
+    task = Regression()
+    full, diagonal = (
+        NaturalGradient(task.module, FixedGaussian(), factors=FactorSettings(max_factor=n)) for n in (4096, 3)
+    )
+    full.step(task)
+    with pytest.raises(ValueError, match="factors of other shapes than ours: was its max_factor another"):
+        diagonal.load_state_dict(full.state_dict())
+    diagonal.step(task)
+
+
+def pickled(x: Any) -> Any:
+    return pickle.loads(pickle.dumps(x))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("rule", ["ng", "geof"])
+def test_a_copy_trains_on_like_the_original(rule: str, norm: bool, copied) -> None:
+    """Bit for bit, on its own module, and without moving the original."""
+    middle = [nn.LayerNorm(6), nn.Tanh()] if norm else [nn.ELU(0.5), nn.Linear(6, 6), nn.Sigmoid()]
+    task = Regression(nn.Sequential(nn.Linear(1, 6), *middle, nn.Linear(6, 1), nn.Identity()))
+    settings = FactorSettings(update_every=2)
+    optimizer = NaturalGradient(task.module, FixedGaussian(), rule=rule, gradient_averaging=0.5, factors=settings)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    for _ in range(3):
+        optimizer.step(task)
+        scheduler.step()
+    other = copy.copy(task)
+    other.module, twin = copied((task.module, optimizer))
+    assert twin.module is other.module is not task.module
+    assert all(a is b for a, b in zip(twin.param_groups[0]["params"], other.module.parameters(), strict=True))
+    before = copied(task.module.state_dict())
+    losses = [float(twin.step(other)) for _ in range(4)]
+    assert_equal(task.module.state_dict(), before)
+    assert losses == [float(optimizer.step(task)) for _ in range(4)]
+    assert_equal(twin.state_dict(), optimizer.state_dict())
+    assert_equal(other.module.state_dict(), task.module.state_dict())
+
+
+def test_a_copy_of_the_optimizer_alone_has_a_module_of_its_own() -> None:
+    task, other = Regression(), Regression()
+    optimizer = NaturalGradient(task.module, FixedGaussian())
+    twin = copy.deepcopy(optimizer)
+    other.module = twin.module
+    assert twin.step(other) > twin.step(other)
+    assert optimizer.steps == 0
 
 
 def test_the_same_seed_twice_gives_the_same_bits() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import ranks
 import torch
+import torch.distributed as dist
 
 from geonpg.kfac import ProcessGroup
 from geonpg.kfac.ranks import ALONE
@@ -42,6 +43,18 @@ def test_what_is_shared(tmp_path: Path) -> None:
     assert [x.tolist() for x in first["rows"]] == [[0.0], [0.0, 1.0]]
     assert [x.tolist() for x in first["shared out"]] == [[1.0], [2.0, 2.0], [3.0, 3.0, 3.0]]
     assert first["agreed"].tolist() == [0.0, 0.0]
+
+
+def test_ranks_agree_on_tensors_of_every_kind(tmp_path: Path) -> None:
+    """One process is enough to see what rounding would do: the integer has no float32 of its own."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        tensors = [torch.randn(2, 3), torch.tensor(16777217), torch.randn(3)]
+        before = [x.clone() for x in tensors]
+        ProcessGroup().agree(tensors)
+    finally:
+        dist.destroy_process_group()
+    assert all(torch.equal(a, b) for a, b in zip(tensors, before, strict=True))
 
 
 def test_alone_nothing_changes() -> None:

@@ -59,6 +59,18 @@ def test_layer_signals_agree(pair: tuple[Linearisation, Linearisation, Tensor, T
             assert (mine - theirs).abs().max() < 1e-10
 
 
+def test_nothing_is_pulled_back_to_the_inputs_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That product, with the widest layer's weight, has no use."""
+    at, _ = both(chain(nn.Tanh()), torch.randn(7, 4, dtype=torch.float64))
+    assert isinstance(at, FeedForward)
+    v, u = torch.randn(at.size, dtype=torch.float64), torch.randn_like(at.z)
+    monkeypatch.setattr(at.layers[0], "pull", None)
+    monkeypatch.setattr(at.layers[0], "pull_derivative", None)
+    at.pullback(u)
+    at.pullback_derivative(u, v)
+    assert list(at.signals(u)) == ["3", "2.0", "0"]
+
+
 def test_algorithm_3_against_autograd() -> None:
     """d/dy (J^T u) v by two plain backward passes, through a network built without torch.func."""
     x, u = torch.randn(5, 3, dtype=torch.float64), torch.randn(5, 2, dtype=torch.float64)
@@ -172,6 +184,20 @@ def hooked() -> nn.Module:
     return nn.Sequential(module)
 
 
+def hooked_chain() -> nn.Module:
+    module = nn.Sequential(nn.Linear(4, 2), nn.Tanh())
+    module.register_forward_hook(lambda _, args, z: 2 * z)
+    return nn.Sequential(module, nn.Linear(2, 2))
+
+
+def bias_first() -> nn.Module:
+    """torch registers the weight anew, behind the bias."""
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 2))
+    nn.utils.parametrize.remove_parametrizations(layer, "weight")
+    assert [name for name, _ in layer.named_parameters()] == ["bias", "weight"]
+    return nn.Sequential(layer, nn.Tanh())
+
+
 shared = nn.Linear(4, 4)
 
 
@@ -185,8 +211,10 @@ shared = nn.Linear(4, 4)
         nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3)),
         nn.utils.parametrizations.weight_norm(nn.Linear(4, 2)),
         hooked(),
+        hooked_chain(),
+        bias_first(),
     ],
-    ids=["residual", "softmax", "softplus beta", "shared", "layer norm", "weight norm", "hooked"],
+    ids=["residual", "softmax", "softplus beta", "shared", "layer norm", "weight norm", "hook", "chain", "bias first"],
 )
 def test_what_has_no_written_form_takes_the_other_path(module: nn.Module) -> None:
     module = module.double()
@@ -194,6 +222,7 @@ def test_what_has_no_written_form_takes_the_other_path(module: nn.Module) -> Non
     y, eps = network.layout.read(), 1e-5
     at, v = network.linearise(y, Call((x,))), torch.randn(network.layout.size, dtype=torch.float64)
     assert isinstance(at, Functional)
+    assert torch.allclose(at.z, module(x))
     ahead, behind = (network.outputs(y + step * v, Call((x,))) for step in (eps, -eps))
     assert torch.allclose(at.first(v), (ahead - behind) / (2 * eps), atol=1e-6)
 
