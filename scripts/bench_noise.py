@@ -31,7 +31,6 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "preset-kl-0.01": {"target_kl": 0.01},
     "one-batch-kl-0.01": {"gradient_averaging": 0.0, "target_kl": 0.01},
     "one-batch-pcg": {"gradient_averaging": 0.0, "solver": "pcg"},
-    "one-batch-damping-0.1": {"gradient_averaging": 0.0, "damping": 0.1},
 }
 
 
