@@ -12,7 +12,7 @@ from tqdm import tqdm
 from geonpg.scripts.artifacts import Table, replacing, write_text
 from geonpg.scripts.cli import Parser
 from geonpg.scripts.deepnets_data import DataError
-from geonpg.scripts.deepnets_figures import Runs, course_table, paper_table, run_figure, summary_table
+from geonpg.scripts.deepnets_figures import Runs, course_table, figures_of, paper_table, summary_table
 from geonpg.scripts.deepnets_methods import METHODS
 from geonpg.scripts.deepnets_runs import Run, agree, csv_path, read_rows, resume, train
 from geonpg.scripts.deepnets_tasks import TASKS, Experiment, Size, Task, prepare
@@ -91,13 +91,14 @@ def known_runs(out: Path) -> Runs:
 
 
 def report(runs: Runs, title: str, task: Task, paper: bool, out: Path) -> list[Table]:
-    """Tables and figure of all runs in the folder."""
+    """Tables and figures of all runs in the folder."""
     longest = max(len(rows) for rows in runs.values())
     tables = [summary_table(runs, title, task.unit), course_table(runs, [u for u in COURSE if u <= longest])]
     tables += [paper_table(runs)] if paper else []
     write_text(out / "tables.md", "\n\n".join([f"# {title}", *(table.markdown() for table in tables)]) + "\n")
-    with replacing(out / "figure.png") as temporary:
-        run_figure(runs, title, task.unit).savefig(temporary, format="png", dpi=110)
+    for name, figure in figures_of(runs, title, task.unit, paper).items():
+        with replacing(out / name) as temporary:
+            figure.savefig(temporary, format="png", dpi=110)
     return tables
 
 
@@ -118,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         parser().error(f"cannot write to the folder {str(out)!r}: {error.strerror}")
     print("\n\n".join(table.markdown() for table in tables))
-    print(f"\nwritten: {out}/tables.md, figure.png and one CSV per method")
+    print(f"\nwritten to {out}: tables.md, figures and one CSV per method")
     if not finished:
         print("interrupted: the same command continues", file=sys.stderr)
         return INTERRUPTED

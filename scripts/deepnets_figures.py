@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from geonpg.scripts.artifacts import Cell, Table
@@ -11,6 +12,7 @@ from geonpg.scripts.invariance_figures import METHOD_STYLE, plain
 
 Runs = Mapping[str, list[Row]]
 REFERENCE = "ng"
+SMALL_CURVATURE = ("geodesic", "perturb")  # the two methods of that study
 # The levels of the paper's comparison, and its figure's training error by update (MNIST autoencoder).
 LEVEL = 5.0
 PAPER_UPDATES = (20, 40, 60, 80, 140)
@@ -29,7 +31,7 @@ def style(name: str) -> dict[str, Any]:
     return {"color": known["color"] if known else OTHER_STYLE.get(name, "#444444"), "linewidth": 1.8}
 
 
-def run_figure(runs: Runs, title: str, unit: str) -> Figure:
+def run_figure(runs: Runs, title: str, unit: str, paper: bool) -> Figure:
     """Error by update and by second; training solid, test dotted."""
     figure = Figure(figsize=(13, 5), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
@@ -41,9 +43,28 @@ def run_figure(runs: Runs, title: str, unit: str) -> Figure:
         plain(ax)
     axes[0].set(xlabel="update (Adam and K-FAC on mini-batches: pass over the data)", ylabel=unit)
     axes[1].set(xlabel="seconds of training (processor time)")
+    if paper:
+        mark_paper(axes[0], runs)
     axes[0].legend(frameon=False)
     figure.suptitle(f"{title}: training (solid) and test (dotted)")
     return figure
+
+
+def mark_paper(ax: Axes, runs: Runs) -> None:
+    """The training error of the paper's figure, as circles in the colours of our lines."""
+    for name in runs.keys() & PAPER_MNIST.keys():
+        updates = [update for update in PAPER_UPDATES if update <= len(runs[name])]
+        ax.plot(updates, PAPER_MNIST[name][: len(updates)], "o", markerfacecolor="none", **style(name))
+    ax.plot([], [], "o", markerfacecolor="none", color="#444444", label="the paper's, 60,000 cases")
+
+
+def figures_of(runs: Runs, title: str, unit: str, paper: bool) -> dict[str, Figure]:
+    """By file name: the runs, and where it was made the small-curvature study beside its reference."""
+    figures = {"figure.png": {name: rows for name, rows in runs.items() if name not in SMALL_CURVATURE} or runs}
+    if all(name in runs for name in SMALL_CURVATURE):
+        study = (REFERENCE, *SMALL_CURVATURE)
+        figures["small-curvature.png"] = {name: runs[name] for name in study if name in runs}
+    return {file: run_figure(shown, title, unit, paper) for file, shown in figures.items()}
 
 
 def summary_table(runs: Runs, title: str, unit: str) -> Table:

@@ -16,7 +16,7 @@ from scipy.io import savemat
 from geonpg.scripts import deepnets, deepnets_runs
 from geonpg.scripts.deepnets_data import FACES_FILE, MNIST_FILES, DataError, centred_mnist, faces, mnist, read_idx
 from geonpg.scripts.deepnets_drawn import SIDE, curves, digits
-from geonpg.scripts.deepnets_figures import paper_table, summary_table
+from geonpg.scripts.deepnets_figures import figures_of, paper_table, run_figure, summary_table
 from geonpg.scripts.deepnets_methods import METHODS
 from geonpg.scripts.deepnets_runs import Run, first_at_or_below, resume, train
 from geonpg.scripts.deepnets_tasks import TASKS, autoencoder, classifier, prepare
@@ -54,6 +54,16 @@ def test_leaves_tables_and_a_figure(task: str, tmp_path: Path, capsys: pytest.Ca
     assert [row["update"] for row in rows(tmp_path / "ng.csv")] == ["1", "2"]
     assert all(float(row["train_error"]) >= 0 for row in rows(tmp_path / "geo.csv"))
     assert "CPU s/update" in capsys.readouterr().out
+
+
+def test_the_small_curvature_study_has_a_figure_of_its_own(tmp_path: Path) -> None:
+    assert run(tmp_path, "--method", "geodesic", "--updates", "1") == 0
+    assert {path.name for path in tmp_path.glob("*.png")} == {"figure.png"}
+    assert run(tmp_path, "--method", "ng", "perturb", "--updates", "1") == 0
+    assert imread(tmp_path / "small-curvature.png")[..., :3].std() > 0.02
+    known = deepnets.known_runs(tmp_path)
+    lines = {name: len(figure.axes[0].lines) for name, figure in figures_of(known, "", "", False).items()}
+    assert lines == {"figure.png": 2, "small-curvature.png": 6}  # training and test of ng; of all three
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -226,13 +236,22 @@ def test_every_method_lowers_the_error(tmp_path: Path) -> None:
         assert progress.train_error < start, name
 
 
-def test_tables_count_updates() -> None:
-    def course(*errors: float) -> list[dict[str, float]]:
-        return [
-            {"update": float(k), "cpu_seconds": 2.0 * k, "train_error": e, "test_error": e + 1}
-            for k, e in enumerate(errors, 1)
-        ]
+def course(*errors: float) -> list[dict[str, float]]:
+    """A run with these training errors."""
+    return [
+        {"update": float(k), "cpu_seconds": 2.0 * k, "train_error": e, "test_error": e + 1}
+        for k, e in enumerate(errors, 1)
+    ]
 
+
+def test_the_papers_points_stand_beside_ours_as_far_as_we_went() -> None:
+    runs = {"ng": course(*range(45, 0, -1)), "mid": course(3, 2), "kfac": course(4, 3)}
+    circles = [line for line in run_figure(runs, "t", "error", paper=True).axes[0].lines if line.get_marker() == "o"]
+    points = {tuple(zip(*line.get_data(), strict=True)) for line in circles}
+    assert points == {((20, 38.8), (40, 20.0)), ()}
+
+
+def test_tables_count_updates() -> None:
     runs = {"ng": course(9, 7, 6), "geo": course(9, 5.5, 4), "geof": course(9, 8, 7)}
     assert [row[-1] for row in summary_table(runs, "t", "error").rows] == [3, 2, "-"]
     assert [row[-1] for row in paper_table(runs).rows] == ["not reached", 3, "not reached"]
