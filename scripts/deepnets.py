@@ -12,7 +12,7 @@ from tqdm import tqdm
 from geonpg.scripts.artifacts import Table, replacing, write_text
 from geonpg.scripts.cli import Parser
 from geonpg.scripts.deepnets_data import DataError
-from geonpg.scripts.deepnets_figures import Runs, course_table, figures_of, paper_table, summary_table
+from geonpg.scripts.deepnets_figures import Runs, course_table, figures_of, levels_table, paper_table, summary_table
 from geonpg.scripts.deepnets_methods import METHODS
 from geonpg.scripts.deepnets_runs import Run, agree, csv_path, read_rows, resume, train
 from geonpg.scripts.deepnets_tasks import TASKS, Experiment, Size, Task, prepare
@@ -93,7 +93,8 @@ def known_runs(out: Path) -> Runs:
 def report(runs: Runs, title: str, task: Task, paper: bool, out: Path) -> list[Table]:
     """Tables and figures of all runs in the folder."""
     longest = max(len(rows) for rows in runs.values())
-    tables = [summary_table(runs, title, task.unit), course_table(runs, [u for u in COURSE if u <= longest])]
+    course = course_table(runs, [update for update in COURSE if update <= longest])
+    tables = [summary_table(runs, title, task.unit), course, levels_table(runs)]
     tables += [paper_table(runs)] if paper else []
     write_text(out / "tables.md", "\n\n".join([f"# {title}", *(table.markdown() for table in tables)]) + "\n")
     for name, figure in figures_of(runs, title, task.unit, paper).items():

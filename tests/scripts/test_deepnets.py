@@ -16,7 +16,7 @@ from scipy.io import savemat
 from geonpg.scripts import deepnets, deepnets_runs
 from geonpg.scripts.deepnets_data import FACES_FILE, MNIST_FILES, DataError, centred_mnist, faces, mnist, read_idx
 from geonpg.scripts.deepnets_drawn import SIDE, curves, digits
-from geonpg.scripts.deepnets_figures import figures_of, paper_table, run_figure, summary_table
+from geonpg.scripts.deepnets_figures import figures_of, levels_table, paper_table, run_figure, summary_table
 from geonpg.scripts.deepnets_methods import METHODS
 from geonpg.scripts.deepnets_runs import Run, first_at_or_below, resume, train
 from geonpg.scripts.deepnets_tasks import TASKS, autoencoder, classifier, prepare
@@ -239,7 +239,7 @@ def test_every_method_lowers_the_error(tmp_path: Path) -> None:
 def course(*errors: float) -> list[dict[str, float]]:
     """A run with these training errors."""
     return [
-        {"update": float(k), "cpu_seconds": 2.0 * k, "train_error": e, "test_error": e + 1}
+        {"update": float(k), "cpu_seconds": 2.0 * k, "train_error": e, "test_error": e + 1, "damping": 1.0}
         for k, e in enumerate(errors, 1)
     ]
 
@@ -254,5 +254,8 @@ def test_the_papers_points_stand_beside_ours_as_far_as_we_went() -> None:
 def test_tables_count_updates() -> None:
     runs = {"ng": course(9, 7, 6), "geo": course(9, 5.5, 4), "geof": course(9, 8, 7)}
     assert [row[-1] for row in summary_table(runs, "t", "error").rows] == [3, 2, "-"]
-    assert [row[-1] for row in paper_table(runs).rows] == ["not reached", 3, "not reached"]
+    levels = levels_table(runs)
+    assert levels.columns == ("method", "7", "5")
+    assert levels.rows == [["ng", 2, "-"], ["geo", 2, 3], ["geof", 3, "-"]]
+    assert paper_table({"ng": course(*range(40, 0, -1))}).rows == [["ng", "21 / 38.8", "1 / 20.0", "- / 4.67"]]
     assert first_at_or_below(runs["geo"], 9) == 1
