@@ -22,8 +22,8 @@ PAPER_MNIST = {
     "geof": (19.2, 4.73, 3.2, 2.76, 2.2), "adam-full": (54.6, 52.8, 49.7, 43.9, 29.7),
 }  # fmt: skip
 OTHER_STYLE = {
-    "adam": "#CC79A7", "adam-full": "#999999", "kfac": "#E69F00", "kfac-geo": "#56B4E9",
-    "geodesic": "#D55E00", "perturb": "#CC79A7",
+    "adam": "#CC79A7", "adam-full": "#BBBBBB", "kfac": "#E69F00", "kfac-geo": "#56B4E9",
+    "geodesic": "#D55E00", "perturb": "#CC79A7", "ng-long": "#666666",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from geonpg.kfac import FactorSettings, HessianFree, HessianFreeSettings, NaturalGradient, TrustRegion
+from geonpg.kfac.truncated import Truncation
 from geonpg.scripts.deepnets_tasks import Experiment
 
 # Adam's are the best of 1e-3 and 3e-3 on CURVES, small, at equal processor time; K-FAC's were not tuned.
@@ -159,11 +160,13 @@ def kfac(experiment: Experiment, rule: str) -> torch.optim.Optimizer:
 Factory = Callable[[Experiment, int], Method]
 PAPER = HessianFreeSettings()
 BARE = replace(PAPER, guard=False)  # for the small-curvature study: every correction is taken
+LONG = replace(PAPER, truncation=Truncation(iterations=2 * PAPER.truncation.iterations))
 METHODS: dict[str, Factory] = {
     "ng": lambda e, seed: HessianFreeMethod(e, seed, "ng", PAPER),
     "mid": lambda e, seed: HessianFreeMethod(e, seed, "mid", PAPER),
     "geo": lambda e, seed: HessianFreeMethod(e, seed, "geo", PAPER),
     "geof": lambda e, seed: HessianFreeMethod(e, seed, "geof", PAPER),
+    "ng-long": lambda e, seed: HessianFreeMethod(e, seed, "ng", LONG),  # a control: `mid` and `geo` solve twice
     "geodesic": lambda e, seed: HessianFreeMethod(e, seed, "geo", replace(BARE, alpha=1.0)),
     "perturb": lambda e, seed: HessianFreeMethod(e, seed, "geo", replace(BARE, correction="perturb")),
     "adam": lambda e, seed: MiniBatches(e, seed, lambda e: adam(e, ADAM_RATE), ADAM_BATCH),
