@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from geonpg.scripts.artifacts import Table, replacing, write_text
@@ -36,6 +37,9 @@ def parser() -> Parser:
     parser.add_argument("--test-cases", type=int, help="test cases, instead of the size's")
     parser.add_argument("--updates", type=int, help="updates, instead of the size's")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--threads", type=int, help="of torch, they decide the last bits; default: 1 if small, else all"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/deepnets/TASK-SIZE")
     return parser
 
@@ -49,6 +53,15 @@ def chosen_size(arguments: Namespace, task: Task) -> Size:
             f"needed: at least {task.chunks} training cases, one test case, one update, and a seed from 0 on"
         )
     return size
+
+
+def chosen_threads(arguments: Namespace) -> int:
+    """One for the small size: it gains little from more, and anyone gets the same bits."""
+    usual = 1 if arguments.size == "small" else torch.get_num_threads()
+    threads: int = usual if arguments.threads is None else arguments.threads
+    if threads < 1:
+        raise DataError(f"--threads must be at least 1, not {threads}")
+    return threads
 
 
 def chosen_data(arguments: Namespace, task: Task) -> Path | None:
@@ -109,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = arguments.out or Path("results/deepnets") / f"{arguments.task}-{arguments.size}"
     try:
         size, folder = chosen_size(arguments, task), chosen_data(arguments, task)
+        torch.set_num_threads(chosen_threads(arguments))
         out.mkdir(parents=True, exist_ok=True)
         experiment = prepare(task, size, folder, arguments.seed)
         title = title_of(arguments, size, folder is None)

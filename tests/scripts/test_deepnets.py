@@ -56,6 +56,18 @@ def test_leaves_tables_and_a_figure(task: str, tmp_path: Path, capsys: pytest.Ca
     assert "CPU s/update" in capsys.readouterr().out
 
 
+def test_the_small_size_uses_one_thread_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    run(tmp_path, "--method", "adam-full", "--updates", "1")
+    run(tmp_path, "--method", "adam-full", "--updates", "1", "--threads", "2")
+    run(tmp_path / "full", "--method", "adam-full", "--updates", "1", "--size", "full")
+    assert asked == [1, 2, 7]
+
+
 def test_the_small_curvature_study_has_a_figure_of_its_own(tmp_path: Path) -> None:
     assert run(tmp_path, "--method", "geodesic", "--updates", "1") == 0
     assert {path.name for path in tmp_path.glob("*.png")} == {"figure.png"}
@@ -219,6 +231,7 @@ def test_missing_and_damaged_data_are_one_sentence(tmp_path: Path, capsys: pytes
     (tmp_path / FACES_FILE).write_bytes(b"MATLAB 5.0, not really")
     assert "damaged" in refusal(capsys, *people)
     assert "at least 4 training cases" in refusal(capsys, "--task", "curves", "--cases", "2")
+    assert "--threads must be at least 1, not 0" in refusal(capsys, "--task", "curves", "--threads", "0")
     (tmp_path / "short").write_bytes(b"\0")
     with pytest.raises(DataError, match="damaged"):
         read_idx(tmp_path, "short")
