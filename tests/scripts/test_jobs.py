@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from geonpg.configs import Settings, to_toml
-from geonpg.scripts import baselines, jobs, train
+from geonpg.scripts import baselines, jobs, train, training
 from geonpg.scripts.jobs import Job, baseline_job, our_job
 from geonpg.scripts.run import config_of
 
@@ -35,7 +35,7 @@ def test_an_order_begins_a_run_with_the_jobs_own_settings(tmp_path: Path) -> Non
     job = ours()
     program, *arguments = job.order(tmp_path / "new")
     understood = train.parse(arguments)
-    plan = train.plan_from(understood)
+    plan = training.plan_from(understood)
     assert (program, understood.folder, plan.seed) == ("train", tmp_path / "new", 2)
     assert plan.settings == Settings(**job.config)
     assert not jobs.first_difference(job.config, tomllib.loads(config_of(plan)))

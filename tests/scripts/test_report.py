@@ -17,7 +17,7 @@ import pytest
 from matplotlib.image import imread
 from studies import write_group, write_run
 
-from geonpg.scripts import report
+from geonpg.scripts import report, reporting
 from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, RANDOM_LEVEL, TASKS, normalised
 from geonpg.scripts.artifacts import Table
 from geonpg.scripts.branch_trunk import RULES, Branch, write_rows
@@ -195,7 +195,7 @@ def test_what_is_left_out_is_named(outcome: Outcome) -> None:
 
 
 def test_leaves_a_page_and_figures_and_nothing_else(outcome: Outcome) -> None:
-    measures = [f"{measure}-{where}" for measure in report.CAPTIONS for where in report.SETS]
+    measures = [f"{measure}-{where}" for measure in reporting.CAPTIONS for where in reporting.SETS]
     figures = {f"{name}.{kind}" for name in [*measures, "verdicts", "iqm"] for kind in ("svg", "png")}
     assert {path.name for path in (outcome.out / "figures").iterdir()} == figures
     assert {path.name for path in outcome.out.iterdir()} == {"report.html", "figures"}

@@ -1,0 +1,105 @@
+"""What `geonpg compare` does with its arguments: the queue of runs, and what is said of it."""
+
+import logging
+import shlex
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from geonpg.scripts.cluster import ClusterTask, RayRunner
+from geonpg.scripts.jobs import Job, check_recorded, compact, finish, is_done
+from geonpg.scripts.matrix import Group, groups_from, jobs_of, read
+from geonpg.scripts.progress import Board, Display
+from geonpg.scripts.runner import Runner, Task, locked
+from geonpg.scripts.stopping import Signals, listening
+
+POLL_SECONDS = 0.1
+
+
+def groups_of(arguments: Namespace) -> list[Group]:
+    if arguments.study:
+        return read(arguments.study)
+    what, where = (arguments.methods, arguments.baselines), (arguments.envs, arguments.seeds)
+    return groups_from(*what, *where, arguments.steps, arguments.preset)
+
+
+def task_of(job: Job, root: Path, compacting: bool) -> Task:
+    folder = root / job.name
+
+    def command() -> list[str]:
+        return [sys.executable, "-m", "geonpg.scripts.worker", *job.order(folder)]
+
+    return Task(job.name, command, partial(conclude, folder, compacting))
+
+
+def conclude(folder: Path, compacting: bool) -> None:
+    """A run has ended well. First that is said, so that a kill in here costs nothing."""
+    if not is_done(folder):
+        finish(folder)
+    if compacting:
+        compact(folder)
+
+
+def runner_of(arguments: Namespace, jobs: Sequence[Job], lock: int) -> Runner | RayRunner:
+    """For these jobs, on this machine or on a cluster."""
+    root = arguments.results
+    if arguments.cluster is None:
+        return Runner([task_of(job, root, arguments.compact) for job in jobs], arguments.jobs, lock)
+    tasks = [ClusterTask(job, root / job.name, partial(conclude, root / job.name, arguments.compact)) for job in jobs]
+    return RayRunner(tasks, arguments.cluster, arguments.cpus)
+
+
+def work(runner: Runner | RayRunner, board: Board, signals: Signals) -> None:
+    """Until nothing is left to do, or a signal comes."""
+    display = Display(sys.stderr)
+    try:
+        while runner.is_busy and not signals():
+            before = set(runner.running)
+            runner.advance()
+            if display.is_due or before != set(runner.running):
+                board.look(before | set(runner.running))
+                display.show(board.lines(runner.running, runner.failed, runner.slots))
+            time.sleep(POLL_SECONDS)
+        if signals():
+            print("stopping: the runs save their state", file=sys.stderr, flush=True)
+    finally:
+        runner.stop()
+
+
+def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tuple[Board, Runner | RayRunner]:
+    root = arguments.results
+    root.mkdir(parents=True, exist_ok=True)
+    with locked(root) as lock:
+        for job in jobs:
+            check_recorded(job, root / job.name)
+        board = Board(jobs, root)
+        for name in board.done:  # a kill may have come before a run was compact
+            conclude(root / name, arguments.compact)
+        runner = runner_of(arguments, [job for job in jobs if job.name not in board.done], lock)
+        work(runner, board, signals)
+    return board, runner
+
+
+def compare(arguments: Namespace, given: Sequence[str]) -> int:
+    """Make the runs that the arguments name; the command's exit code. `given`: the command line, to be repeated."""
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    try:
+        with listening() as signals:
+            jobs = jobs_of(
+                groups_of(arguments), {"env_threads": 1} if arguments.jobs > 1 or arguments.cluster is not None else {}
+            )
+            board, runner = execute(arguments, jobs, signals)
+    except (ValueError, OSError) as error:
+        print(f"geonpg compare: {error}", file=sys.stderr)
+        return 2
+    counted = f"{len(board.done)} of {len(jobs)} runs are done in {arguments.results}"
+    if signals():
+        print(f"stopped: {counted}; go on with: {shlex.join(['geonpg', 'compare', *given])}")
+        return 128 + signals.received
+    print(counted)
+    for name, reason in runner.failed.items():
+        print(f"{name} failed: {reason}", file=sys.stderr)
+    return 1 if runner.failed else 0
