@@ -28,7 +28,7 @@ from geonpg.configs import FIELDS, Settings, shown
 from geonpg.scripts import records, zoo
 from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, prepare
 from geonpg.scripts.cli import Parser
-from geonpg.scripts.records import FINAL_EPISODES, TIMES, Stopped, require_state, write_tables
+from geonpg.scripts.records import FINAL_EPISODES, TIMES, Stopped, recorded_env, require_state, write_tables
 from geonpg.scripts.run import create
 from geonpg.scripts.stopping import listening
 
@@ -95,12 +95,12 @@ def begin(plan: Baseline, folder: Path) -> "BaselineRun":
     return new
 
 
-def resume(folder: Path) -> "BaselineRun":
-    """The run in a folder, at its last good checkpoint."""
+def resume(folder: Path, env_id: str | None = None) -> "BaselineRun":
+    """The run in a folder, at its last good checkpoint; `env_id` as the user names it, which must be the run's own."""
     try:
         facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-        plan = Baseline(facts["env"], facts["seed"], config)
+        plan = Baseline(recorded_env(str(facts["env"]), env_id, folder), facts["seed"], config)
         resumed = BaselineRun(plan, folder)
     except (OSError, KeyError, TypeError) as error:
         raise ValueError(f"{folder} is no run folder of a baseline: {error}") from None
@@ -239,7 +239,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 def prepared(arguments: Namespace) -> BaselineRun:
     if arguments.resume:
-        return resume(arguments.resume)
+        return resume(arguments.resume, arguments.env)
     budget = {key: getattr(arguments, key) for key in BUDGET}
     config = config_of(arguments.algorithm, arguments.settings, arguments.env, budget)
     return begin(Baseline(arguments.env, arguments.seed, config), arguments.folder)

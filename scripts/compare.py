@@ -21,7 +21,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("study", type=Path, nargs="?", metavar="STUDY.toml", help="or the flags that follow")
     parser.add_argument("--methods", default="", help="ours, geo,ng for example")
     parser.add_argument("--baselines", default="", help="ppo, a2c, trpo; ppo:zoo for rl-zoo3's tuned settings")
-    parser.add_argument("--envs", default="", help="HalfCheetah-v4,Walker2d-v4 for example")
+    parser.add_argument("--envs", default="", help="HalfCheetah-v4,Walker2d-v4; of a study, those that are module:ID")
     parser.add_argument("--seeds", default="0-4", help="0-4 or 0,2,5 (default: 0-4)")
     parser.add_argument("--steps", type=int, help="environment steps of each run (default: the preset's)")
     parser.add_argument("--preset", default="default", help=f"of our methods: {', '.join(names())}, or a .toml file")
@@ -37,6 +37,8 @@ def parse(argv: Sequence[str]) -> Namespace:
     )
     arguments = parser.parse_args(argv)
     given = [name for name in FLAGS if getattr(arguments, name) != parser.get_default(name)]
+    if arguments.study and all(":" in name for name in arguments.envs.split(",")):
+        given.remove("envs")
     if arguments.study and given:
         parser.error(f"the study file says what is run: it takes no --{given[0]} beside it")
     if not arguments.study and not (arguments.envs and (arguments.methods or arguments.baselines)):

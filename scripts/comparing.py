@@ -88,9 +88,8 @@ def compare(arguments: Namespace, given: Sequence[str]) -> int:
     logging.basicConfig(format="%(message)s", level=logging.ERROR)
     try:
         with listening() as signals:
-            jobs = jobs_of(
-                groups_of(arguments), {"env_threads": 1} if arguments.jobs > 1 or arguments.cluster is not None else {}
-            )
+            threads = {"env_threads": 1} if arguments.jobs > 1 or arguments.cluster is not None else {}
+            jobs = jobs_of(groups_of(arguments), threads, arguments.envs.split(","))
             board, runner = execute(arguments, jobs, signals)
     except (ValueError, OSError) as error:
         print(f"geonpg compare: {error}", file=sys.stderr)

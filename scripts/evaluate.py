@@ -34,7 +34,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser = Parser("geonpg evaluate", description=__doc__)
     parser.add_argument("path", type=Path, metavar="RUN|MODEL", help=f"{KINDS} (which SB3 unpickles: trust its origin)")
     parser.add_argument("--model", choices=("best", "final"), help="which of a run folder's models (default: final)")
-    parser.add_argument("--env", metavar="ID", help="environment of an SB3 .zip, whose observations stay raw")
+    parser.add_argument("--env", metavar="ID", help="of an SB3 .zip; of others, only if it is module:ID")
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the episodes; a run's own evaluations have its seed")
     parser.add_argument("--stochastic", action="store_true", help="draw actions instead of taking the likeliest")

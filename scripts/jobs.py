@@ -15,7 +15,7 @@ from typing import Any
 from geonpg.configs import FIELDS, load, to_toml
 from geonpg.scripts import baselines
 from geonpg.scripts.artifacts import write_text
-from geonpg.scripts.records import DONE
+from geonpg.scripts.records import DONE, naming
 
 COMPACT = ("config.toml", "run.json", "curve.csv", "evaluations.csv", "times.csv", DONE)  # what stays of a run
 NO_MATTER = ("description", "env_threads")  # in a config.toml: they change no result
@@ -44,8 +44,8 @@ class Job:
 
     def order(self, folder: Path) -> list[str]:
         """The script and its arguments that begin the run in this folder, or go on with it there."""
-        where = ["--resume", str(folder)] if folder.exists() else [*self.arguments, "--folder", str(folder)]
-        return [self.program, *where]
+        what = [*naming(self.env_id), "--resume"] if folder.exists() else [*self.arguments, "--folder"]
+        return [self.program, *what, str(folder)]
 
 
 def our_job(env_id: str, preset: str, label: str | None, seed: int, overrides: Mapping[str, Any]) -> Job:

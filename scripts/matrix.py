@@ -15,7 +15,7 @@ seeds = [0, 1, 2]
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from geonpg.kfac.choice import require
 from geonpg.scripts.building import check_actions, make_env
 from geonpg.scripts.jobs import Job, baseline_job, our_job, unique
 from geonpg.scripts.models import RAW
+from geonpg.scripts.records import check_import
 from geonpg.scripts.zoo import ALGORITHMS
 
 Group = Mapping[str, Any]
@@ -57,13 +58,17 @@ def is_list_of(kind: type, values: Any) -> bool:
     return isinstance(values, list) and len(values) > 0 and all(isinstance(value, kind) for value in values)
 
 
-def jobs_of(groups: Iterable[Group], threads: Mapping[str, int]) -> list[Job]:
-    """Every run of a study, in its order; whatever is wrong is found here. `threads`: env_threads, or nothing."""
+def jobs_of(groups: Iterable[Group], threads: Mapping[str, int], named: Collection[str] = ()) -> list[Job]:
+    """Every run of a study, in its order; whatever is wrong is found here.
+
+    `threads`: env_threads, or nothing. `named`: the environments whose modules may be imported.
+    """
     jobs: list[Job] = []
     for number, group in enumerate(groups, 1):
         with blaming(f"group {number}"):
             jobs += group_jobs(group, threads)
     for env_id in dict.fromkeys(job.env_id for job in jobs):
+        check_import(env_id, named, "the study", "--envs")
         make_env(RAW, env_id, 1, 0).close()
     return unique(jobs)
 

@@ -16,7 +16,7 @@ from geonpg.configs import Settings
 from geonpg.envs import Normalize
 from geonpg.kfac.choice import require
 from geonpg.scripts.building import evaluation_env, make_agent, make_env, normalization_of, prepare
-from geonpg.scripts.records import DONE
+from geonpg.scripts.records import DONE, recorded_env
 
 RAW = Settings(normalize_observations=False, normalize_rewards=False)  # an environment without our wrappers
 KINDS = "a run folder, a .ckpt model or an SB3 .zip"
@@ -41,14 +41,16 @@ class Model:
 
 
 def load(path: Path, which: str | None = None, env_id: str | None = None) -> Model:
-    """The model at a path. `which`: of a run folder's models, the final one by default. `env_id`: of an SB3 zip."""
+    """The model at a path. `which`: of a run folder's models, the final one by default.
+
+    `env_id`: of an SB3 zip, which does not say it; of any other, it must be what the file says.
+    """
     require(path.exists(), f"{path} does not exist: name {KINDS}")
     require(which is None or path.is_dir(), f"--model chooses among the models of a run folder, and {path} is a file")
     if path.suffix == ".zip" and path.is_file():
         require(env_id is not None, f"{path} does not say its environment: name it by --env")
         return from_zip(path, str(env_id))
-    require(env_id is None, f"--env is for an SB3 .zip: {path} knows its environment")
-    return from_checkpoint(model_in(path, which or "final") if path.is_dir() else path)
+    return from_checkpoint(model_in(path, which or "final") if path.is_dir() else path, env_id)
 
 
 def model_in(folder: Path, which: str) -> Path:
@@ -61,17 +63,17 @@ def model_in(folder: Path, which: str) -> Path:
     return path
 
 
-def from_checkpoint(path: Path) -> Model:
+def from_checkpoint(path: Path, named: str | None = None) -> Model:
     """What a run left as best.ckpt or final.ckpt; nothing in it is unpickled."""
     state = read(path)
     require("agent" not in state, f"{path} is what a run resumes from, not a model: name the run folder")
     try:
-        settings, env_id, steps = Settings(**state["settings"]), state["env"], state["steps"]
+        settings, env_id, steps = Settings(**state["settings"]), str(state["env"]), state["steps"]
         weights, moments = state["policy"], state["normalization"]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is no model that this version knows: {error}") from None
     prepare(settings)
-    env = make_env(settings, env_id, 1, 0)
+    env = make_env(settings, recorded_env(env_id, named, path), 1, 0)
     policy, normalization = make_agent(settings, env, 0).policy, normalization_of(env)
     env.close()
     fill(policy, weights, path)

@@ -1,6 +1,6 @@
 """What every run leaves in its folder, ours or a baseline's, and how often."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,25 @@ def require_state(folder: Path) -> None:
     """Of a run without checkpoints: it has not come to its first, and does not hold the results of an ended one."""
     gone = f"{folder} has ended and holds its results only, no state to go on from: begin another run"
     require(not (folder / DONE).exists(), gone)
+
+
+def check_import(env_id: str, named: Collection[str], source: object, option: str = "--env") -> None:
+    """Refuse to import the module of a file's `module:Id`, which runs its code, unless the user has named that id."""
+    module, colon, _ = env_id.partition(":")
+    advice = f"if you trust it, name it by {option} {env_id}"
+    require(not colon or env_id in named, f"{source} asks for the module {module!r}, whose import runs code: {advice}")
+
+
+def recorded_env(env_id: str, named: str | None, source: object) -> str:
+    """The environment that a file says, if the user, who may have named one, agrees."""
+    require(named in (None, env_id), f"{source} is of {env_id}: --env must say the same, not {named}")
+    check_import(env_id, [named] if named else [], source)
+    return env_id
+
+
+def naming(env_id: str) -> list[str]:
+    """The arguments beside a file of this environment that `check_import` wants."""
+    return ["--env", env_id] if ":" in env_id else []
 
 
 def write_tables(folder: Path, curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> None:

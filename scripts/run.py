@@ -34,7 +34,7 @@ from geonpg.scripts.artifacts import write_text
 from geonpg.scripts.building import evaluate, make_agent, make_env, normalization_of, prepare
 from geonpg.scripts.keeper import Keeper
 from geonpg.scripts.launched import cores
-from geonpg.scripts.records import TIMES, require_state
+from geonpg.scripts.records import TIMES, recorded_env, require_state
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,13 @@ def plan_of(folder: Path) -> Plan:
         raise ValueError(f"{folder} is no run folder: {error}") from None
 
 
-def resume(folder: Path, steps: int | None = None, ranks: Ranks = ALONE) -> "Run":
-    """The run in a folder, at its last good checkpoint; to `steps` steps instead of those it was begun for."""
+def resume(folder: Path, steps: int | None = None, ranks: Ranks = ALONE, env_id: str | None = None) -> "Run":
+    """The run in a folder, at its last good checkpoint; to `steps` steps instead of those it was begun for.
+
+    `env_id`: the environment as the user names it, which must be the run's own.
+    """
     plan = plan_of(folder)
+    recorded_env(plan.env_id, env_id, folder)
     begun_for = plan.settings.steps
     if steps is not None:
         plan = replace(plan, settings=replace(plan.settings, steps=steps))

@@ -44,7 +44,7 @@ def run_of(goal: Goal, seed: int, runs: Path) -> Run:
         return begin(plan, folder)
     difference = first_difference(recorded_config(folder), tomllib.loads(config_of(plan)))
     require(not difference, f"{folder} was made with other settings, {difference}: choose other --runs")
-    return resume(folder)
+    return resume(folder, env_id=goal.env_id)
 
 
 def row(goal: Goal, run: Run) -> list[str | int | float]:

@@ -28,9 +28,9 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--folder", type=Path, help="this run's folder (default: named after the run, in --runs)")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, bit for bit")
     arguments = parser.parse_args(argv)
-    if (arguments.env is None) == (arguments.resume is None):
+    if arguments.env is None and arguments.resume is None:
         parser.error("name an environment by --env, or a run to go on with by --resume")
-    fixed = [name for name in vars(arguments) if name not in ("resume", "steps")]
+    fixed = [name for name in vars(arguments) if name not in ("resume", "steps", "env")]  # --env says what the run says
     given = [name for name in fixed if getattr(arguments, name) != parser.get_default(name)]
     if arguments.resume and given:
         parser.error(f"a run keeps its settings: --resume takes --steps beside it, not --{given[0].replace('_', '-')}")

@@ -17,7 +17,7 @@ from geonpg.configs import load, parse_overrides
 from geonpg.kfac import Ranks
 from geonpg.scripts.building import check_actions
 from geonpg.scripts.launched import is_first, joined
-from geonpg.scripts.records import Stopped
+from geonpg.scripts.records import Stopped, naming
 from geonpg.scripts.run import Plan, Run, begin, resume
 from geonpg.scripts.stopping import Signals, listening
 
@@ -74,7 +74,7 @@ def prepared(arguments: Namespace, ranks: Ranks) -> Run:
     if not arguments.resume:
         plan = plan_from(arguments)
         return begin(plan, arguments.folder or arguments.runs / plan.name, ranks)
-    run = resume(arguments.resume, arguments.steps, ranks)
+    run = resume(arguments.resume, arguments.steps, ranks, arguments.env)
     if not run.exact:
         logging.warning("these environments cannot be restored: they begin new episodes")
     return run
@@ -89,7 +89,7 @@ def execute(arguments: Namespace, signals: Signals, ranks: Ranks) -> int:
         with closing(Bar(run)) as bar:
             run.train(watch=bar, stop=signals)
     except Stopped:
-        tell(f"stopped at {run.steps} steps; go on with: {again(ranks)} --resume {run.folder}")
+        tell(f"stopped at {run.steps} steps; go on with: {again(run)}")
         return 128 + (signals.received or signal.SIGTERM)  # it may have come to another rank
     except (OSError, BrokenEnvironment) as error:
         return failed(f"{run.folder} ended at {run.steps} steps: {error}")
@@ -97,14 +97,16 @@ def execute(arguments: Namespace, signals: Signals, ranks: Ranks) -> int:
         if ranks.size == 1:
             raise
         lost = f"{run.folder} lost one of its {ranks.size} processes at {run.steps} steps ({first_line(error)})"
-        return failed(f"{lost}; go on with: {again(ranks)} --resume {run.folder}")
+        return failed(f"{lost}; go on with: {again(run)}")
     tell(f"{run.folder}: {summary(run)}")
     return 0
 
 
-def again(ranks: Ranks) -> str:
-    """The command that trains with as many processes."""
-    return "geonpg train" if ranks.size == 1 else f"torchrun --nproc-per-node {ranks.size} scripts/train.py"
+def again(run: Run) -> str:
+    """The command that goes on with the run, with as many processes."""
+    many = run.ranks.size
+    program = "geonpg train" if many == 1 else f"torchrun --nproc-per-node {many} scripts/train.py"
+    return " ".join([program, "--resume", str(run.folder), *naming(run.plan.env_id)])
 
 
 def tell(text: str) -> None:

@@ -95,7 +95,7 @@ def trial(chosen: Mapping[str, Any], preset: str, env_id: str, steps: int) -> No
     tune = import_module("ray.tune")
     folder = Path(tune.get_context().get_trial_dir()) / "run"
     plan = Plan(env_id, SEED, settings_of(preset, env_id, steps, chosen), preset)
-    run = resume(folder) if folder.exists() else begin(plan, folder)
+    run = resume(folder, env_id=env_id) if folder.exists() else begin(plan, folder)
     reported = len(run.evaluations)
 
     def watch(run: Run) -> None:

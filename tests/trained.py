@@ -1,6 +1,7 @@
 """Short runs and small tasks, for tests of what comes after training."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -51,6 +52,22 @@ TASKS = {
     "cartpole": ("CartPole-v1",),
 }
 Runs = Callable[[str], Path]
+
+
+def write_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module with an environment Walk-v0, by its name, which nothing has imported."""
+    name = f"walks_of_{folder.name}"
+    (folder / f"{name}.py").write_text(
+        "import gymnasium\n"
+        "gymnasium.register('Walk-v0', 'gymnasium.envs.classic_control:CartPoleEnv', max_episode_steps=20)\n"
+    )
+    monkeypatch.syspath_prepend(folder)
+    return name
+
+
+def forget(module: str) -> None:
+    """As if the module of `write_module` had never been imported."""
+    del sys.modules[module], gymnasium.registry["Walk-v0"]
 
 
 def evaluated(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Baselines: SB3's own algorithms, unchanged by what we put around them, in run folders like ours."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 from stable_baselines3 import A2C, PPO
 from torch import nn
+from trained import forget, write_module
 
 from geonpg.envs import make_vec
 from geonpg.scripts import baselines, zoo
@@ -62,6 +64,20 @@ def test_a_stopped_run_goes_on_bit_for_bit(algorithm: str, settings: str, tmp_pa
     assert parameters(again) == parameters(whole)
     for name in ("curve.csv", "evaluations.csv"):
         assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_A5_a_run_folder_imports_no_module_that_was_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, module = tmp_path / "run", write_module(tmp_path, monkeypatch)
+    begin(plan("a2c"), folder)
+    facts = folder / "run.json"
+    facts.write_text(facts.read_text().replace(PENDULUM, f"{module}:Walk-v0"))
+    assert baselines.main(["--resume", str(folder)]) == 2
+    assert f"{folder} asks for the module {module!r}, whose import runs code" in capsys.readouterr().err
+    assert module not in sys.modules
+    assert resume(folder, f"{module}:Walk-v0").plan.env_id == f"{module}:Walk-v0"
+    forget(module)
 
 
 def test_a_run_leaves_what_ours_leave(tmp_path: Path) -> None:

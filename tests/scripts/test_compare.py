@@ -143,6 +143,9 @@ WRONG = {
     "": "name a study file, or --envs with --methods or --baselines",
     "--methods geo": "name a study file, or --envs with --methods or --baselines",
     "study.toml --steps 5": "the study file says what is run: it takes no --steps beside it",
+    "study.toml --envs Hopper-v4": "the study file says what is run: it takes no --envs beside it",
+    "foreign.toml": "the study asks for the module 'nowhere', whose import runs code: if you trust it, name it by ",
+    "foreign.toml --envs nowhere:Fly-v0": "environment 'nowhere:Fly-v0' cannot be made: No module",
     "missing.toml": "cannot read study missing.toml: No such file or directory",
     "study.toml --jobs 0": "--jobs must be at least 1, not 0",
     "--envs Hopper-v4 --methods newton": "group 1: method must be one of ng, mid, geo, geof, not 'newton'",
@@ -160,12 +163,13 @@ def test_a_wrong_argument_is_one_sentence(
     """It comes before any work: nothing has been made."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.toml").write_text(STUDY)
+    (tmp_path / "foreign.toml").write_text(STUDY.replace("InvertedPendulum-v4", "nowhere:Fly-v0"))  # A5
     assert main(*arguments.split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"geonpg compare: {WRONG[arguments]}")
     assert err.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign.toml", "study.toml"]
 
 
 def test_results_of_other_settings_are_not_taken_for_these(

@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ def test_an_order_begins_a_run_with_the_jobs_own_settings(tmp_path: Path) -> Non
 def test_an_order_goes_on_with_what_has_begun(tmp_path: Path) -> None:
     assert ours().order(tmp_path) == ["train", "--resume", str(tmp_path)]
     assert theirs().order(tmp_path) == ["baselines", "--resume", str(tmp_path)]
+    named = replace(ours(), env_id="module:Walk-v0")  # to import a module, a run folder's word is not enough
+    assert named.order(tmp_path) == ["train", "--env", "module:Walk-v0", "--resume", str(tmp_path)]
 
 
 def test_equal_jobs_are_one_and_different_ones_die() -> None:

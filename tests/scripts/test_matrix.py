@@ -1,8 +1,10 @@
 """From a study file or flags to a list of jobs: the order, the settings, and what is wrong with them."""
 
+import sys
 from pathlib import Path
 
 import pytest
+from trained import forget, write_module
 
 from geonpg.scripts.matrix import groups_from, jobs_of, read, seeds_from
 
@@ -52,6 +54,17 @@ def test_a_study_in_its_order(tmp_path: Path) -> None:
     assert jobs[1].config["eval_every"] == 1000
     small = jobs[-1].config
     assert (small["hidden"], small["target_kl"], small["n_envs"]) == ([8], 0.02, 10)  # the rest is the preset's
+
+
+def test_A5_a_study_imports_no_module_that_was_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = write_module(tmp_path, monkeypatch)
+    env = f"{module}:Walk-v0"
+    groups = groups_from("geo", "", env, "0", 500, "default")
+    with pytest.raises(ValueError, match=f"the study asks for the module '{module}', .* name it by --envs {env}"):
+        jobs_of(groups, {})
+    assert module not in sys.modules
+    assert [job.name for job in jobs_of(groups, {}, [env])] == [f"{env}/default/geo/0"]
+    forget(module)
 
 
 def test_flags() -> None:

@@ -1,5 +1,6 @@
 """Loading policies: SB3's zips against SB3 itself, and files that are no model."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copy
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
-from trained import Runs, evaluated, refusal
+from trained import Runs, evaluated, forget, refusal, write_module
 
 from geonpg.agents import ACKTR
 from geonpg.agents.checkpoint import read, write
@@ -31,7 +32,7 @@ WRONG = {
     "nowhere": "nowhere does not exist: name a run folder, a .ckpt model or an SB3 .zip",
     "empty": "empty is no run folder: it holds no final.ckpt and no run.json",
     "begun": "begun has no final model; there is best",
-    "begun --model best --env CartPole-v1": "--env is for an SB3 .zip: begun knows its environment",
+    "begun --model best --env CartPole-v1": "begun/best.ckpt is of InvertedPendulum-v4: --env must say the same, not C",
     "begun/best.ckpt --model best": "--model chooses among the models of a run folder, and begun/best.ckpt is a file",
     "begun --model worst": "argument --model: invalid choice: 'worst' (choose from ",
     "begun --episodes 0": "--episodes must be at least 1, not 0",
@@ -78,6 +79,21 @@ def test_a_wrong_argument_is_one_sentence(
     monkeypatch.chdir(mess)
     said = refusal(capsys, *arguments.split())
     assert said.startswith(WRONG[arguments])
+
+
+def test_A5_a_model_imports_no_module_that_was_not_named(
+    mess: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, path = write_module(tmp_path, monkeypatch), tmp_path / "model.ckpt"
+    env = f"{module}:Walk-v0"
+    write(path, {**read(mess / "begun/best.ckpt"), "env": env})
+    asks = f"{path} asks for the module {module!r}, whose import runs code: if you trust it, name it by --env {env}"
+    assert refusal(capsys, path) == asks
+    assert refusal(capsys, path, "--env", "Walk-v0") == f"{path} is of {env}: --env must say the same, not Walk-v0"
+    assert module not in sys.modules
+    said = refusal(capsys, path, "--env", env)  # allowed; but the policy is of another task
+    assert said.startswith(f"the weights in {path} do not fit its policy: ")
+    forget(module)
 
 
 def test_a_zip_of_another_task_is_refused(

@@ -3,6 +3,7 @@
 import logging
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
+from trained import forget, write_module
 
 from geonpg.agents import checkpoint
 from geonpg.agents.checkpoint import Checkpoints, read, write
 from geonpg.configs import FIELDS, names
-from geonpg.scripts import records, run, train
+from geonpg.scripts import records, run, stopping, train
 from geonpg.scripts.building import check_actions
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
@@ -53,7 +55,6 @@ ONE_OF_TWO = "name an environment by --env, or a run to go on with by --resume"
 KEEPS = "a run keeps its settings: --resume takes --steps beside it, not "
 WRONG = {
     "": [ONE_OF_TWO],
-    "--env Walker2d-v4 --resume taken": [ONE_OF_TWO],
     "--env Walker-v4": [
         "unknown environment 'Walker-v4': choose one of ",
         "Walker2d-v4",
@@ -78,6 +79,7 @@ WRONG = {
     "--env CartPole-v1 --set log_std_init=1": ["log_std_init is for continuous actions", "takes Discrete(2)"],
     "--resume missing": ["missing is no run folder: ", "'missing/run.json'"],
     "--resume taken": ["taken is no run folder: ", "'taken/run.json'"],
+    "--env Walker2d-v4 --resume taken": ["taken is no run folder: ", "'taken/run.json'"],
     "--resume taken --method ng": [KEEPS + "--method"],
     "--resume taken --n-envs 3": [KEEPS + "--n-envs"],
     "--resume taken --set gamma=1": [KEEPS + "--set"],
@@ -95,6 +97,32 @@ def test_a_wrong_argument_is_one_sentence(
     sentence = refused(capsys, *arguments.split())
     assert all(part in sentence for part in WRONG[arguments])
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken"]
+
+
+def test_A5_a_run_folder_imports_no_module_that_was_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = write_module(tmp_path, monkeypatch)
+    env, folder = f"{module}:Walk-v0", tmp_path / "run"
+    tiny = ("--n-envs", "2", "--steps", "128", *SMALL, "--folder", folder)
+    assert main("--env", env, *tiny) == 0
+    forget(module)
+    asks = f"{folder} asks for the module {module!r}, whose import runs code: if you trust it, name it by --env {env}\n"
+    assert refused(capsys, "--resume", folder) == f"geonpg train: {asks}"
+    assert refused(capsys, "--resume", folder, "--env", "CartPole-v1") == (
+        f"geonpg train: {folder} is of {env}: --env must say the same, not CartPole-v1\n"
+    )
+    assert module not in sys.modules
+    assert main("--resume", folder, "--env", env, "--steps", "192") == 0
+
+
+def test_A5_a_stopped_run_says_how_to_name_its_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env, folder = f"{write_module(tmp_path, monkeypatch)}:Walk-v0", tmp_path / "run"
+    monkeypatch.setattr(stopping.Signals, "__call__", lambda signals: True)
+    assert main("--env", env, "--n-envs", "2", "--steps", "999", *SMALL, "--folder", folder) == 128 + signal.SIGTERM
+    assert capsys.readouterr().out.endswith(f"go on with: geonpg train --resume {folder} --env {env}\n")
 
 
 def test_settings_of_continuous_actions_may_be_given_where_they_say_nothing_new() -> None:
