@@ -18,7 +18,7 @@ from trained import forget, write_module
 from geonpg.agents import checkpoint
 from geonpg.agents.checkpoint import Checkpoints, read, write
 from geonpg.configs import FIELDS, names
-from geonpg.scripts import records, run, stopping, train
+from geonpg.scripts import records, run, stopping, train, training
 from geonpg.scripts.building import check_actions
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
@@ -134,12 +134,12 @@ def stop_after(updates: int, number: signal.Signals, patch: pytest.MonkeyPatch) 
     """From now on a run gets this signal while it makes an update, and saves a checkpoint after each."""
     seen: list[int] = []
 
-    def watch(bar: train.Bar, run: run.Run) -> None:
+    def watch(bar: training.Bar, run: run.Run) -> None:
         seen.append(run.steps)
         if len(seen) == updates - 1:
             signal.raise_signal(number)
 
-    patch.setattr(train.Bar, "__call__", watch)
+    patch.setattr(training.Bar, "__call__", watch)
     patch.setattr(records, "CHECKPOINT_SECONDS", 0.0)
 
 
