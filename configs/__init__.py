@@ -1,6 +1,19 @@
 """The settings of a training run, and presets of them. Start with `schema.py`."""
 
-from .presets import Layer, Preset, layers, lineage, load, names, parse_overrides, read, shown, task_names, to_toml
+from .presets import (
+    Layer,
+    Preset,
+    layers,
+    lineage,
+    load,
+    names,
+    parse_overrides,
+    read,
+    shown,
+    spelled,
+    task_names,
+    to_toml,
+)
 from .schema import FIELDS, Settings, help_of, legal_words
 
 __all__ = [
@@ -17,6 +30,7 @@ __all__ = [
     "parse_overrides",
     "read",
     "shown",
+    "spelled",
     "task_names",
     "to_toml",
 ]

@@ -107,7 +107,7 @@ def text_of(preset: str) -> str:
         name = known("preset", preset, names(), " or a path to a .toml file")
         return files("geonpg.configs").joinpath(name + SUFFIX).read_text(encoding="utf-8")
     try:
-        return Path(preset).read_text(encoding="utf-8")
+        return Path(preset).read_text(encoding="utf-8-sig")  # Windows editors begin with a byte-order mark
     except OSError as error:
         raise ValueError(f"cannot read preset {preset!r}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -175,6 +175,13 @@ def parse_overrides(items: Iterable[str]) -> dict[str, Any]:
 def shown(value: Any) -> str:
     """A value as TOML writes it, which for these types is as JSON does."""
     return json.dumps(value)
+
+
+def spelled(value: Any) -> str:
+    """A value as `--set` takes it."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else shown(value)
 
 
 def to_toml(settings: Settings) -> str:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LARGEST_SEED = 2**32 - 1  # that numpy takes
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,17 @@ def is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def is_whole(value: Any) -> bool:
+    """True for 1000000 and for 1e6, which means the same."""
+    return is_int(value) or (isinstance(value, float) and value.is_integer())
+
+
 def is_finite(value: Any) -> bool:
     return (is_int(value) or isinstance(value, float)) and abs(value) <= sys.float_info.max
 
 
-def is_ints(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(map(is_int, value))
+def are_whole(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(map(is_whole, value))
 
 
 def parse_bool(text: str) -> bool:
@@ -46,16 +52,26 @@ def parse_bool(text: str) -> bool:
     return text.lower() == "true"
 
 
+def parse_int(text: str) -> int:
+    """Read 1000000, 1_000_000 or 1e6; ValueError if it is not whole."""
+    try:
+        return int(text)
+    except ValueError:
+        if not is_whole(number := float(text)):
+            raise
+        return int(number)
+
+
 def parse_ints(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",")) if text else ()
+    return tuple(map(parse_int, text.split(","))) if text else ()
 
 
 KINDS: Mapping[Any, Kind] = {
     bool: Kind("true or false", lambda value: isinstance(value, bool), bool, parse_bool),
-    int: Kind("an integer", is_int, int, int),
+    int: Kind("an integer", is_whole, int, parse_int),
     float: Kind("a finite number", is_finite, float, float),
     str: Kind("", lambda value: isinstance(value, str), str, str),
-    tuple[int, ...]: Kind("integers", is_ints, tuple, parse_ints),
+    tuple[int, ...]: Kind("integers", are_whole, lambda value: tuple(map(int, value)), parse_ints),
 }
 
 
@@ -71,10 +87,19 @@ def within(low: int, high: int) -> Legal:
     return Legal(f"in [{low}, {high}]", lambda value: low <= value <= high)
 
 
+def up_to(high: int, low: int = 1) -> Legal:
+    """A count; above `high` no machine and no patience would do."""
+    return Legal(f"from {low} to {high:,}", lambda value: low <= value <= high)
+
+
 ANY = Legal("", lambda value: True)
 POSITIVE = Legal("above 0", lambda value: value > 0)
 AVERAGING = Legal("in [0, 1)", lambda value: 0 <= value < 1)
-SIZES = Legal("of at least 1, such as 64,64", lambda value: all(size >= 1 for size in value))
+WIDEST, DEEPEST = 16_384, 64  # layers, in units and in number
+SIZES = Legal(
+    f"from 1 to {WIDEST:,}, at most {DEEPEST} of them, such as 64,64",
+    lambda value: len(value) <= DEEPEST and all(1 <= size <= WIDEST for size in value),
+)
 METHODS = one_of("ng", "mid", "geo", "geof")
 SOLVERS = one_of("kfac", "pcg", "cg")
 ACTIVATIONS = one_of("tanh", "relu", "elu")
@@ -88,14 +113,14 @@ def setting(default: T, help: str, legal: Legal = ANY) -> T:
 class Settings:
     """A training run: rollout, policy, critic, run. A wrong value dies here."""
 
-    n_envs: int = setting(16, "environments stepped side by side", at_least(1))
-    n_steps: int = setting(64, "steps of each environment per update", at_least(1))
+    n_envs: int = setting(16, "environments stepped side by side", up_to(16_384))
+    n_steps: int = setting(64, "steps of each environment per update", up_to(1_000_000))
     gamma: float = setting(0.99, "discount of future rewards", within(0, 1))
     gae_lambda: float = setting(0.95, "lambda of the advantages (GAE)", within(0, 1))
     normalize_observations: bool = setting(True, "observations with running mean 0 and variance 1")
     normalize_rewards: bool = setting(True, "rewards divided by the running deviation of their discounted sum")
     clip: float = setting(10.0, "largest size of a normalised observation or reward", POSITIVE)
-    frames: int = setting(1, "observations of the last so many steps side by side", at_least(1))
+    frames: int = setting(1, "observations of the last so many steps side by side", up_to(1000))
     scale_actions: bool = setting(False, "the policy's actions live in [-1, 1] and are scaled to the bounds")
 
     method: str = setting("geo", "update rule of the policy", METHODS)
@@ -107,7 +132,7 @@ class Settings:
     anneal: bool = setting(True, "steps shorten over the run, in proportion to what is left of it")
     damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
     gradient_averaging: float = setting(0.9, "decay of the average of gradients over updates", AVERAGING)
-    cg_iterations: int = setting(10, "iterations of pcg and cg", at_least(1))
+    cg_iterations: int = setting(10, "iterations of pcg and cg", up_to(10_000))
     factor_averaging: float = setting(
         0.95, "decay of the average of K-FAC factors over updates, the policy's and the critic's", AVERAGING
     )
@@ -120,10 +145,10 @@ class Settings:
     log_std_init: float = setting(-0.7, "log standard deviation of actions at the start", within(-20, 20))
     ortho_init: bool = setting(True, "orthogonal weights at the start")
 
-    critic_updates: int = setting(2, "updates of the critic per batch", at_least(1))
+    critic_updates: int = setting(2, "updates of the critic per batch", up_to(10_000))
     critic_learning_rate: float = setting(1.0, "longest step h of the critic", POSITIVE)
     critic_solver: str = setting("pcg", "how the critic's natural gradient is solved for", SOLVERS)
-    critic_cg_iterations: int = setting(3, "iterations of the critic's pcg and cg", at_least(1))
+    critic_cg_iterations: int = setting(3, "iterations of the critic's pcg and cg", up_to(10_000))
     critic_damping: float = setting(0.03, "added to the diagonal of the critic's Fisher matrix", at_least(0))
     critic_target_kl: float = setting(0.0, "half the mean squared change of values in one update; 0: any", at_least(0))
     critic_gradient_averaging: float = setting(0.0, "decay of the average of the critic's gradients", AVERAGING)
@@ -131,11 +156,13 @@ class Settings:
     critic_hidden: tuple[int, ...] = setting((64, 64), "sizes of the critic's hidden layers", SIZES)
     critic_activation: str = setting("tanh", "activation of the critic's hidden layers", ACTIVATIONS)
 
-    steps: int = setting(1_000_000, "environment steps of the run, over all environments", at_least(1))
+    steps: int = setting(1_000_000, "environment steps of the run, over all environments", up_to(10**12 - 1))
     eval_every: int = setting(100_000, "environment steps between evaluations", at_least(1))
-    eval_episodes: int = setting(10, "episodes of one evaluation", at_least(1))
-    torch_threads: int = setting(1, "threads of torch; another number may change the last bits", at_least(1))
-    env_threads: int = setting(0, "threads of the environments, 0 for one per core; changes no result", at_least(0))
+    eval_episodes: int = setting(10, "episodes of one evaluation", up_to(1000))
+    torch_threads: int = setting(1, "threads of torch; another number may change the last bits", up_to(1024))
+    env_threads: int = setting(
+        0, "threads of the environments, 0 for one per core; changes no result", up_to(1024, low=0)
+    )
 
     def __post_init__(self) -> None:
         for key in FIELDS:

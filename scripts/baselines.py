@@ -27,7 +27,7 @@ from geonpg.agents.state import get_state, set_state
 from geonpg.configs import FIELDS, Settings, shown
 from geonpg.scripts import records, zoo
 from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, prepare
-from geonpg.scripts.cli import Parser
+from geonpg.scripts.cli import Parser, count, seed
 from geonpg.scripts.records import FINAL_EPISODES, TIMES, Stopped, recorded_env, require_state, write_tables
 from geonpg.scripts.run import create
 from geonpg.scripts.stopping import listening
@@ -225,9 +225,9 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--algorithm", help=", ".join(zoo.ALGORITHMS))
     parser.add_argument("--settings", default="default", help=" or ".join(zoo.SETTINGS))
     parser.add_argument("--env", metavar="ID")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     for key in BUDGET:
-        parser.add_argument(f"--{key.replace('_', '-')}", type=int, default=FIELDS[key].default)
+        parser.add_argument(f"--{key.replace('_', '-')}", type=count, default=FIELDS[key].default)
     parser.add_argument("--folder", type=Path, help="of a new run")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, bit for bit")
     arguments = parser.parse_args(argv)

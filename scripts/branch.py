@@ -21,7 +21,7 @@ from geonpg.scripts.artifacts import Table, replacing, write_text
 from geonpg.scripts.branch_analysis import figure, flat, read_study, tables
 from geonpg.scripts.branch_trunk import DESIGN, RULES, Design, design_of, read_rows, rows_path
 from geonpg.scripts.building import make_env
-from geonpg.scripts.cli import Parser
+from geonpg.scripts.cli import Parser, count
 from geonpg.scripts.report_figures import encoded
 from geonpg.scripts.runner import Runner, Task, locked
 from geonpg.scripts.stopping import Signals, listening
@@ -35,15 +35,15 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser = Parser("geonpg branch", description=__doc__)
     parser.add_argument("--results", type=Path, default=Path("results/branch"), help="where rows go (%(default)s)")
     parser.add_argument("--envs", default=TASKS, help="default: %(default)s")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="trunks at a time (%(default)s)")
+    parser.add_argument("--jobs", type=count, default=os.cpu_count() or 1, help="trunks at a time (%(default)s)")
     parser.add_argument("--preset", default=Design.preset, help=f"{', '.join(names())}, or a .toml file")
-    parser.add_argument("--trunks", type=int, default=Design.trunks, help="training runs per task (%(default)s)")
-    parser.add_argument("--first-seed", type=int, default=Design.first_seed, help="of the trunks (%(default)s)")
-    parser.add_argument("--checkpoints", type=int, default=Design.checkpoints, help="of each trunk (%(default)s)")
-    parser.add_argument("--every", type=int, default=Design.every, help="steps between checkpoints (%(default)s)")
-    parser.add_argument("--updates", type=int, default=Design.updates, help="of each branch (%(default)s)")
-    parser.add_argument("--episodes", type=int, default=Design.episodes, help="of each evaluation (%(default)s)")
-    parser.add_argument("--held-out", type=int, default=Design.held_out, help="rollouts held out (%(default)s)")
+    parser.add_argument("--trunks", type=count, default=Design.trunks, help="training runs per task (%(default)s)")
+    parser.add_argument("--first-seed", type=count, default=Design.first_seed, help="of the trunks (%(default)s)")
+    parser.add_argument("--checkpoints", type=count, default=Design.checkpoints, help="of each trunk (%(default)s)")
+    parser.add_argument("--every", type=count, default=Design.every, help="steps between checkpoints (%(default)s)")
+    parser.add_argument("--updates", type=count, default=Design.updates, help="of each branch (%(default)s)")
+    parser.add_argument("--episodes", type=count, default=Design.episodes, help="of each evaluation (%(default)s)")
+    parser.add_argument("--held-out", type=count, default=Design.held_out, help="rollouts held out (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--only-report", action="store_true", help="run nothing: tables and figure from what is there")
     arguments = parser.parse_args(argv)

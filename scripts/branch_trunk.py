@@ -22,7 +22,7 @@ from geonpg.agents.state import get_state, set_state
 from geonpg.configs import Settings, load
 from geonpg.scripts.artifacts import Table, write_text
 from geonpg.scripts.building import evaluate, make_agent, make_env, normalization_of, prepare
-from geonpg.scripts.cli import Parser
+from geonpg.scripts.cli import Parser, count
 from geonpg.scripts.held_out import HeldOut, begin, held_out, update
 from geonpg.scripts.stopping import listening
 
@@ -195,7 +195,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser = Parser("branch_trunk", description=__doc__)
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--env", required=True)
-    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seed", type=count, required=True)
     return parser.parse_args(argv)
 
 

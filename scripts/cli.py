@@ -1,10 +1,12 @@
 """The `geonpg` command: one subcommand per file of this folder."""
 
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
+
+from geonpg.configs.schema import LARGEST_SEED, parse_int
 
 COMMANDS = {
     "train": "train an agent: --env Walker2d-v4 --method geo",
@@ -26,6 +28,22 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n")
+
+
+def count(text: str) -> int:
+    """Read a whole number for argparse: 200000, 200_000 or 2e5."""
+    try:
+        return parse_int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"must be a whole number, such as 200000 or 2e5, not {text!r}") from None
+
+
+def seed(text: str) -> int:
+    """Read a seed for argparse."""
+    number = count(text)
+    if not 0 <= number <= LARGEST_SEED:
+        raise ArgumentTypeError(f"must be from 0 to {LARGEST_SEED:,}, not {text}")
+    return number
 
 
 def usage() -> str:

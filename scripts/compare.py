@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
-from geonpg.scripts.cli import Parser
+from geonpg.scripts.cli import Parser, count
 
 FLAGS = ("methods", "envs", "seeds", "steps", "preset", "baselines")  # what a study file says otherwise
 
@@ -23,11 +23,11 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--baselines", default="", help="ppo, a2c, trpo; ppo:zoo for rl-zoo3's tuned settings")
     parser.add_argument("--envs", default="", help="HalfCheetah-v4,Walker2d-v4; of a study, those that are module:ID")
     parser.add_argument("--seeds", default="0-4", help="0-4 or 0,2,5 (default: 0-4)")
-    parser.add_argument("--steps", type=int, help="environment steps of each run (default: the preset's)")
+    parser.add_argument("--steps", type=count, help="environment steps of each run (default: the preset's)")
     parser.add_argument("--preset", default="default", help=f"of our methods: {', '.join(names())}, or a .toml file")
     parser.add_argument("--results", type=Path, default=Path("results/study"), help="where runs go (%(default)s)")
     cores = os.cpu_count() or 1
-    parser.add_argument("--jobs", type=int, help=f"runs at a time on this machine (default: its cores, {cores})")
+    parser.add_argument("--jobs", type=count, help=f"runs at a time on this machine (default: its cores, {cores})")
     parser.add_argument(
         "--cluster", nargs="?", const="", metavar="ADDRESS", help="on a Ray cluster, or on Ray started here"
     )

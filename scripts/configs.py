@@ -1,4 +1,4 @@
-"""`geonpg configs`: which presets there are; with a name, every key with its value and where that comes from."""
+"""`geonpg configs`: the presets; with a name, every key with its value and where that comes from; the keys alone."""
 
 import json
 import sys
@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from geonpg.configs import help_of, layers, legal_words, lineage, load, names, read, shown, task_names
+from geonpg.configs import FIELDS, help_of, layers, legal_words, lineage, load, names, read, shown, spelled, task_names
 from geonpg.scripts.cli import Parser
 
 
 def parse(argv: Sequence[str] | None) -> tuple[Parser, Namespace]:
-    parser = Parser("geonpg configs", description="List presets, or show every setting of one.")
+    parser = Parser("geonpg configs", description="List presets, or show every setting of one, or explain every key.")
     parser.add_argument("preset", nargs="?", metavar="NAME", help=f"{', '.join(names())}, or a path to a .toml file")
     parser.add_argument("--env", metavar="ID", help="show the values for this task, such as Walker2d-v4")
+    parser.add_argument("--keys", action="store_true", help="every key: its default, legal values and meaning")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     arguments = parser.parse_args(argv)
     if arguments.env is not None and arguments.preset is None:
         parser.error(f"--env needs a preset: choose one of {', '.join(names())} or a path to a .toml file")
+    if arguments.keys and arguments.preset is not None:
+        parser.error("--keys explains the keys of every preset: it takes no preset beside it")
     return parser, arguments
 
 
@@ -66,8 +69,27 @@ def task_note(preset: dict[str, Any]) -> str:
     return f"Tasks with values of their own (--env ID shows all for one):\n{columns(said)}" if said else ""
 
 
+def explained() -> dict[str, dict[str, Any]]:
+    """Every key as plain data: the schema's default, legal values, what it means."""
+    return {
+        key: {"default": field.default, "legal": legal_words(key), "help": field.metadata["help"]}
+        for key, field in FIELDS.items()
+    }
+
+
+def key_table(keys: dict[str, dict[str, Any]]) -> str:
+    """What `explained` says, for people."""
+    rows = [("key", "default", "legal", "what")]
+    rows += [(key, spelled(k["default"]), k["legal"], k["help"]) for key, k in keys.items()]
+    return f"{columns(rows)}\n\n--set KEY=VALUE changes one for a run; a preset's .toml file holds several."
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser, arguments = parse(argv)
+    if arguments.keys:
+        keys = explained()
+        print(json.dumps(keys) if arguments.json else key_table(keys))
+        return 0
     if arguments.preset is None:
         presets = {name: read(name).description for name in names()}
         print(json.dumps(presets) if arguments.json else columns(list(presets.items())))

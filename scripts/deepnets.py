@@ -11,7 +11,7 @@ import torch
 from tqdm import tqdm
 
 from geonpg.scripts.artifacts import Table, replacing, write_text
-from geonpg.scripts.cli import Parser
+from geonpg.scripts.cli import Parser, count
 from geonpg.scripts.deepnets_data import DataError
 from geonpg.scripts.deepnets_figures import Runs, course_table, figures_of, levels_table, paper_table, summary_table
 from geonpg.scripts.deepnets_methods import METHODS
@@ -33,12 +33,12 @@ def parser() -> Parser:
     )
     parser.add_argument("--size", choices=("small", "full"), default="small", help="minutes, or the paper's")
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder with MNIST's IDX files or olivettifaces.mat")
-    parser.add_argument("--cases", type=int, help="training cases, instead of the size's")
-    parser.add_argument("--test-cases", type=int, help="test cases, instead of the size's")
-    parser.add_argument("--updates", type=int, help="updates, instead of the size's")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=count, help="training cases, instead of the size's")
+    parser.add_argument("--test-cases", type=count, help="test cases, instead of the size's")
+    parser.add_argument("--updates", type=count, help="updates, instead of the size's")
+    parser.add_argument("--seed", type=count, default=0)
     parser.add_argument(
-        "--threads", type=int, help="of torch, they decide the last bits; default: 1 if small, else all"
+        "--threads", type=count, help="of torch, they decide the last bits; default: 1 if small, else all"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/deepnets/TASK-SIZE")
     return parser

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from geonpg.agents.collector import BrokenEnvironment
 from geonpg.kfac.choice import require
 from geonpg.scripts.building import play
-from geonpg.scripts.cli import Parser
+from geonpg.scripts.cli import Parser, count, seed
 from geonpg.scripts.intervals import student
 from geonpg.scripts.models import KINDS, Model, load, one_line
 
@@ -28,6 +28,7 @@ NEEDS = {
     "export": {"onnx": "onnx", "onnxruntime": "onnxruntime"},
 }
 SUFFIXES = {"video": ".mp4", "export": ".onnx"}
+MOST_EPISODES = 10_000  # each has an environment of its own
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -35,17 +36,15 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("path", type=Path, metavar="RUN|MODEL", help=f"{KINDS} (which SB3 unpickles: trust its origin)")
     parser.add_argument("--model", choices=("best", "final"), help="which of a run folder's models (default: final)")
     parser.add_argument("--env", metavar="ID", help="of an SB3 .zip; of others, only if it is module:ID")
-    parser.add_argument("--episodes", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0, help="of the episodes; a run's own evaluations have its seed")
+    parser.add_argument("--episodes", type=count, default=20)
+    parser.add_argument("--seed", type=seed, default=0, help="of the episodes; a run's own evaluations have its seed")
     parser.add_argument("--stochastic", action="store_true", help="draw actions instead of taking the likeliest")
     parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="record one episode")
     parser.add_argument("--export", type=Path, metavar="FILE.onnx", help="raw observations to actions within bounds")
     parser.add_argument("--json", action="store_true", help="print one JSON object, with every episode")
     arguments = parser.parse_args(argv)
-    if arguments.episodes < 1:
-        parser.error(f"--episodes must be at least 1, not {arguments.episodes}")
-    if arguments.seed < 0:
-        parser.error(f"--seed must not be negative, not {arguments.seed}")
+    if not 1 <= arguments.episodes <= MOST_EPISODES:
+        parser.error(f"--episodes must be from 1 to {MOST_EPISODES:,}, not {arguments.episodes}")
     return arguments
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from geonpg.configs import FIELDS, load, to_toml
+from geonpg.configs import FIELDS, load, spelled, to_toml
 from geonpg.scripts import baselines
 from geonpg.scripts.artifacts import write_text
 from geonpg.scripts.records import DONE, naming
@@ -62,11 +62,6 @@ def baseline_job(env_id: str, algorithm: str, settings: str, seed: int, budget: 
     chosen = (f"--{key.replace('_', '-')}={value}" for key, value in budget.items())
     arguments = ("--env", env_id, "--seed", str(seed), "--algorithm", algorithm, "--settings", settings, *chosen)
     return Job(env_id, algorithm, settings, seed, config, "baselines", arguments)
-
-
-def spelled(value: Any) -> str:
-    """A setting as `--set` takes it."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def unique(jobs: Iterable[Job]) -> list[Job]:

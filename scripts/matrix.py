@@ -22,7 +22,7 @@ from typing import Any
 
 from geonpg.configs import names
 from geonpg.configs.presets import blaming
-from geonpg.configs.schema import is_int, known
+from geonpg.configs.schema import LARGEST_SEED, is_int, known
 from geonpg.kfac.choice import require
 from geonpg.scripts.building import check_actions, make_env
 from geonpg.scripts.jobs import Job, baseline_job, our_job, unique
@@ -35,12 +35,13 @@ BUDGET = ("steps", "eval_every", "eval_episodes")
 SHARED = ("envs", "seeds", *BUDGET)
 OURS = ("methods", "preset", "set", "label", *SHARED)
 BASELINE = ("algorithm", "settings", *SHARED)
+MOST_SEEDS = 1000  # in one range
 
 
 def read(path: Path) -> list[Group]:
     """The groups of a study file."""
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ValueError(f"cannot read study {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -126,8 +127,8 @@ def texts(group: Group, key: str) -> list[str]:
 
 def seeds_of(group: Group) -> list[int]:
     seeds = group.get("seeds")
-    good = is_list_of(int, seeds) and all(is_int(seed) and seed >= 0 for seed in seeds or ())
-    require(good, f"seeds must be a list of integers of at least 0, such as [0, 1, 2], not {seeds!r}")
+    good = is_list_of(int, seeds) and all(is_int(seed) and 0 <= seed <= LARGEST_SEED for seed in seeds or ())
+    require(good, f"seeds must be a list of integers from 0 to {LARGEST_SEED:,}, such as [0, 1, 2], not {seeds!r}")
     return list(seeds or ())
 
 
@@ -135,13 +136,16 @@ def seeds_of(group: Group) -> list[int]:
 
 
 def seeds_from(flag: str) -> list[int]:
-    """From "0-4" or "0,2,7-9"."""
+    """The seeds of "0-4" or "0,2,7-9"."""
     found: list[int] = []
     for part in flag.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
-        if match is None:
-            raise ValueError(f"seeds are given as 0-4 or 0,2,5, not {flag!r}")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+        match = re.fullmatch(r"(\d{1,12})(?:-(\d{1,12}))?", part.strip(), re.ASCII)
+        require(match is not None, f"seeds are given as 0-4 or 0,2,5, not {flag!r}")
+        assert match is not None
+        first, last = int(match[1]), int(match[2] or match[1])
+        require(first <= last <= LARGEST_SEED, f"seeds go up from 0 to {LARGEST_SEED:,} at most, not {part.strip()}")
+        require(last - first < MOST_SEEDS, f"{last - first + 1:,} seeds are too many: give {MOST_SEEDS:,} at most")
+        found += range(first, last + 1)
     return found
 
 

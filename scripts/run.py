@@ -34,6 +34,7 @@ from geonpg.scripts.artifacts import write_text
 from geonpg.scripts.building import evaluate, make_agent, make_env, normalization_of, prepare
 from geonpg.scripts.keeper import Keeper
 from geonpg.scripts.launched import cores
+from geonpg.scripts.memory import check_memory
 from geonpg.scripts.records import TIMES, recorded_env, require_state
 
 
@@ -238,6 +239,7 @@ def shared_agent(plan: Plan, ranks: Ranks) -> tuple[VecEnv, ACKTR]:
         raise ValueError(f"n_envs must be a multiple of the {ranks.size} processes, not {settings.n_envs}")
     own = settings.n_envs // ranks.size
     env = make_env(settings, plan.env_id, own, plan.seed)
+    check_memory(settings, env)
     agent = make_agent(settings, env, plan.seed, plan.device, ranks)
     env.seed(plan.seed + ranks.rank * own)  # an agent seeds its environments as if they were all there are
     normalization = normalization_of(env)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
-from geonpg.scripts.cli import Parser
+from geonpg.scripts.cli import Parser, count, seed
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -18,11 +18,11 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--method", help="update rule: ng, mid, geo or geof (default: the preset's)")
     parser.add_argument("--preset", default="default", help=f"{', '.join(names())}, or a .toml file")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="`geonpg configs` lists the keys"
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="`geonpg configs --keys` lists the keys"
     )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, help="environment steps in all")
-    parser.add_argument("--n-envs", type=int, help="environments side by side")
+    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--steps", type=count, help="environment steps in all")
+    parser.add_argument("--n-envs", type=count, help="environments side by side")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders go (default: runs)")
     parser.add_argument("--folder", type=Path, help="this run's folder (default: named after the run, in --runs)")
@@ -34,8 +34,6 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     given = [name for name in fixed if getattr(arguments, name) != parser.get_default(name)]
     if arguments.resume and given:
         parser.error(f"a run keeps its settings: --resume takes --steps beside it, not --{given[0].replace('_', '-')}")
-    if arguments.seed < 0:
-        parser.error(f"--seed must not be negative, not {arguments.seed}")
     return arguments
 
 

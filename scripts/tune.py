@@ -19,7 +19,7 @@ from typing import Any
 from geonpg.configs import Settings, load, names, to_toml
 from geonpg.scripts.artifacts import Table, write_text
 from geonpg.scripts.building import make_env
-from geonpg.scripts.cli import Parser
+from geonpg.scripts.cli import Parser, count
 from geonpg.scripts.cluster import INSTALL, connected
 from geonpg.scripts.run import Plan, Run, begin, resume
 
@@ -46,8 +46,10 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser = Parser("geonpg tune", description=__doc__)
     parser.add_argument("--env", required=True, metavar="ID", help="environment, Walker2d-v4 for example")
     parser.add_argument("--preset", default="default", help=f"to improve: {', '.join(names())}, or a .toml file")
-    parser.add_argument("--trials", type=int, default=32, help="settings that are tried (default: 32)")
-    parser.add_argument("--steps", type=int, default=200_000, help="of a trial that runs to its end (default: 200000)")
+    parser.add_argument("--trials", type=count, default=32, help="settings that are tried (default: 32)")
+    parser.add_argument(
+        "--steps", type=count, default=200_000, help="of a trial that runs to its end (default: 200000)"
+    )
     parser.add_argument("--minutes", type=float, help="stop starting and running trials after so long")
     parser.add_argument("--out", type=Path, help="the preset file (default: tuned-ENV.toml)")
     parser.add_argument("--results", type=Path, help="where trials go (default: runs/tune/ENV)")

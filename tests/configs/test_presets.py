@@ -3,11 +3,12 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
 
-from geonpg.configs import FIELDS, Settings, layers, load, names, parse_overrides, read, task_names, to_toml
+from geonpg.configs import FIELDS, Settings, layers, load, names, parse_overrides, read, spelled, task_names, to_toml
 from geonpg.configs.presets import FAMILIES
 from geonpg.envs import is_native
 
@@ -95,7 +96,7 @@ def test_a_file_extends_a_preset_by_name(tmp_path: Path) -> None:
 def extremes() -> list[Settings]:
     floats = Settings(learning_rate=1e300, target_kl=5e-324, damping=0.1 + 0.2, critic_learning_rate=1e16, clip=123)
     flags = {key: not value for key, value in asdict(Settings()).items() if isinstance(value, bool)}
-    return [Settings(), floats, Settings(hidden=(), critic_hidden=(1, 2, 3), steps=10**15), Settings(**flags)]
+    return [Settings(), floats, Settings(hidden=(), critic_hidden=(1, 2, 3), steps=10**11), Settings(**flags)]
 
 
 @pytest.mark.parametrize("settings", [*extremes(), *(load(name, "Hopper-v5") for name in names())])
@@ -135,17 +136,17 @@ WRONG_OVERRIDES = {
     "description=x": f"unknown key 'description': choose one of {KEYS}",
     "=3": f"unknown key '': choose one of {KEYS}",
     "n_envs": "a setting is given as key=value, not 'n_envs'",
-    "n_envs=many": "n_envs must be an integer of at least 1, not 'many'",
-    "n_envs=2.5": "n_envs must be an integer of at least 1, not '2.5'",
-    "n_envs=": "n_envs must be an integer of at least 1, not ''",
-    "steps=-1": "steps must be an integer of at least 1, not -1",
+    "n_envs=many": "n_envs must be an integer from 1 to 16,384, not 'many'",
+    "n_envs=2.5": "n_envs must be an integer from 1 to 16,384, not '2.5'",
+    "n_envs=": "n_envs must be an integer from 1 to 16,384, not ''",
+    "steps=-1": "steps must be an integer from 1 to 999,999,999,999, not -1",
     "gamma=high": "gamma must be a finite number in [0, 1], not 'high'",
     "gamma=nan": "gamma must be a finite number in [0, 1], not nan",
     "target_kl=inf": "target_kl must be a finite number above 0, not inf",
     "calibrate=1": "calibrate must be true or false, not '1'",
-    "hidden=64x64": "hidden must be integers of at least 1, such as 64,64, not '64x64'",
-    "hidden=64,": "hidden must be integers of at least 1, such as 64,64, not '64,'",
-    "hidden=64,0": "hidden must be integers of at least 1, such as 64,64, not (64, 0)",
+    "hidden=64x64": "hidden must be integers from 1 to 16,384, at most 64 of them, such as 64,64, not '64x64'",
+    "hidden=64,": "hidden must be integers from 1 to 16,384, at most 64 of them, such as 64,64, not '64,'",
+    "hidden=64,0": "hidden must be integers from 1 to 16,384, at most 64 of them, such as 64,64, not (64, 0)",
     "method=adam": "method must be one of ng, mid, geo, geof, not 'adam'",
 }
 
@@ -170,7 +171,7 @@ WRONG_FILES = {
     "n_env = 3": f"unknown key 'n_env' (did you mean n_envs?): choose one of {FILE_KEYS}",
     "[tasks.Ant]\ngamma = 1": f"unknown key 'tasks' (did you mean task?): choose one of {FILE_KEYS}",
     "gamma = 2": "gamma must be a finite number in [0, 1], not 2",
-    "n_envs = true": "n_envs must be an integer of at least 1, not True",
+    "n_envs = true": "n_envs must be an integer from 1 to 16,384, not True",
     "[task.Ant]\nn_env = 3": f"task Ant: unknown key 'n_env' (did you mean n_envs?): choose one of {KEYS}",
     "[task.Ant]\ngamma = 2": "task Ant: gamma must be a finite number in [0, 1], not 2",
     '[task.Ant]\nextends = "paper"': f"task Ant: unknown key 'extends': choose one of {KEYS}",
@@ -237,3 +238,25 @@ def test_what_is_extended_must_exist_and_not_come_back(tmp_path: Path, monkeypat
     for start in ("a.toml", "b.toml", str(tmp_path / "a.toml")):
         with pytest.raises(ValueError, match=r"[ab].toml: extends goes in a circle through '.*[ab].toml'$"):
             load(start)
+
+
+@pytest.mark.parametrize("text", ["1000000", "1_000_000", "1e6", "1.0E6"])
+def test_C13_a_whole_number_may_be_written_as_one_likes(text: str, tmp_path: Path) -> None:
+    assert parse_overrides([f"steps={text}", "hidden=1e2,64"]) == {"steps": 1_000_000, "hidden": (100, 64)}
+    (tmp_path / "mine.toml").write_text(f"steps = {text}\nhidden = [1e2, 64]\n")
+    settings = load(str(tmp_path / "mine.toml"))
+    assert (settings.steps, type(settings.steps), settings.hidden) == (1_000_000, int, (100, 64))
+    for wrong in ("1.5e0", "1e400", "nan"):
+        with pytest.raises(ValueError, match=f"^steps must be an integer .*, not '{wrong}'$"):
+            parse_overrides([f"steps={wrong}"])
+
+
+def test_C12_a_byte_order_mark_is_no_part_of_a_preset(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("gamma = 0.5\n", encoding="utf-8-sig")
+    assert load(str(tmp_path / "mine.toml")).gamma == 0.5
+
+
+@pytest.mark.parametrize("value", [True, 3, 0.5, "geo", (64, 32), ()])
+def test_a_value_is_spelled_as_it_is_read(value: Any) -> None:
+    key = {bool: "calibrate", int: "n_envs", float: "gamma", str: "method", tuple: "hidden"}[type(value)]
+    assert parse_overrides([f"{key}={spelled(value)}"]) == {key: value}

@@ -11,30 +11,38 @@ from geonpg.configs import FIELDS, Settings, help_of, legal_words
 # What each type refuses, whatever the range.
 FOREIGN: dict[Any, list[Any]] = {
     bool: [1, 0.0, "true", None],
-    int: [True, 1.0, "1", None, [1]],
+    int: [True, 1.5, math.inf, "1", None, [1]],
     float: [True, "1", None, math.nan, math.inf, -math.inf, 10**400],
     str: [1, None, "", "GEO", ["geo"]],
-    tuple[int, ...]: [64, "64,64", [64.0], [True], None, {64}],
+    tuple[int, ...]: [64, "64,64", [64.5], [True], None, {64}],
 }
 
-AT_LEAST_0 = ("an integer of at least 0", [0, 7], [-1])
-AT_LEAST_1 = ("an integer of at least 1", [1, 7], [0, -1])
+AT_LEAST_1 = ("an integer of at least 1", [1, 7, 7.0, 10**20], [0, -1])
+ITERATIONS = ("an integer from 1 to 10,000", [1, 1e4], [0, -1, 10_001, 1e300])
 NOT_NEGATIVE = ("a finite number of at least 0", [0, 0.5], [-1e-9])
 POSITIVE = ("a finite number above 0", [1e-9, 3], [0, -1.0])
 UNIT = ("a finite number in [0, 1]", [0, 0.5, 1], [-0.1, 1.1])
 AVERAGING = ("a finite number in [0, 1)", [0, 0.99], [-0.1, 1])
 BOOLEAN = ("true or false", [True, False], [])
-SIZES = ("integers of at least 1, such as 64,64", [(), (3,), [3, 4]], [(64, 0), (-1,)])
+SIZES = (
+    "integers from 1 to 16,384, at most 64 of them, such as 64,64",
+    [(), (3,), [3, 4.0]],
+    [(64, 0), (-1,), (1_000_000,), (8,) * 65],
+)
 METHOD = ("one of ng, mid, geo, geof", ["ng", "mid", "geo", "geof"], ["adam"])
 SOLVER = ("one of kfac, pcg, cg", ["kfac", "pcg", "cg"], ["dense"])
 ACTIVATION = ("one of tanh, relu, elu", ["tanh", "relu", "elu"], ["gelu"])
 
 # Of each key: its legal values in words, some that are legal, some that are not.
 CONTRACT = {
-    **dict.fromkeys(["n_envs", "n_steps", "frames", "cg_iterations", "factors_every"], AT_LEAST_1),
-    **dict.fromkeys(["critic_updates", "critic_cg_iterations"], AT_LEAST_1),
-    **dict.fromkeys(["steps", "eval_every", "eval_episodes", "torch_threads"], AT_LEAST_1),
-    "env_threads": AT_LEAST_0,
+    **dict.fromkeys(["factors_every", "eval_every"], AT_LEAST_1),
+    **dict.fromkeys(["critic_updates", "cg_iterations", "critic_cg_iterations"], ITERATIONS),
+    "n_envs": ("an integer from 1 to 16,384", [1, 16_384], [0, 16_385, 10**20]),
+    "n_steps": ("an integer from 1 to 1,000,000", [1, 1e6], [0, 1_000_001, 10**9]),
+    "steps": ("an integer from 1 to 999,999,999,999", [1, 1e6], [0, -1, 10**12, 10**20]),
+    **dict.fromkeys(["frames", "eval_episodes"], ("an integer from 1 to 1,000", [1, 1000], [0, -1, 1001, 10**9])),
+    "torch_threads": ("an integer from 1 to 1,024", [1, 1024], [0, 1025]),
+    "env_threads": ("an integer from 0 to 1,024", [0, 7], [-1, 10**14]),
     **dict.fromkeys(["gamma", "gae_lambda", "critic_lambda"], UNIT),
     **dict.fromkeys(["normalize_observations", "normalize_rewards", "scale_actions", "calibrate"], BOOLEAN),
     **dict.fromkeys(["normalize_advantage", "ortho_init", "anneal"], BOOLEAN),
@@ -65,6 +73,7 @@ def test_legal_values_are_taken_in_one_form(key: str) -> None:
         taken = getattr(replace(Settings(), **{key: value}), key)
         assert taken == (tuple(value) if isinstance(value, list) else value)
         assert type(taken) is (tuple if kind == tuple[int, ...] else kind)
+        assert kind != tuple[int, ...] or all(type(size) is int for size in taken)
 
 
 @pytest.mark.parametrize("key", FIELDS)

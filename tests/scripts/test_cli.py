@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,25 @@ def test_a_wrong_argument_is_one_sentence(name: str, capsys: pytest.CaptureFixtu
         cli.main([name, "--no-such-option"])
     assert stopped.value.code == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["200000", "200_000", "2e5", "200000.0"])
+def test_C13_a_count_may_be_written_as_one_likes(text: str) -> None:
+    assert cli.count(text) == cli.seed(text) == 200_000
+    for wrong in ("many", "1.5", "1e400", "nan", ""):
+        with pytest.raises(ArgumentTypeError, match=f"^must be a whole number, such as 200000 or 2e5, not {wrong!r}$"):
+            cli.count(wrong)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.py")), ids=lambda path: path.stem)
+def test_C13_every_command_counts_alike(path: Path) -> None:
+    assert "type=int" not in path.read_text()
+
+
+@pytest.mark.parametrize("text", ["-1", "1e20", "4294967296"])
+def test_B6_absurd_seeds_are_one_sentence(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=f"^must be from 0 to 4,294,967,295, not {text}$"):
+        cli.seed(text)
 
 
 @pytest.mark.parametrize("command", [["scripts/bench.py"], ["-m", "geonpg.scripts.bench"]], ids=["file", "module"])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from geonpg.configs import FIELDS, help_of, load, names, read, shown
-from geonpg.scripts import cli
+from geonpg.configs import FIELDS, Settings, help_of, legal_words, load, names, read, shown
+from geonpg.scripts import cli, train
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -68,12 +68,31 @@ def test_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "value": 3,
         "from": str(path),
         "help": help_of("n_envs"),
-        "legal": "an integer of at least 1",
+        "legal": "an integer from 1 to 16,384",
     }
     assert run(capsys, str(path)).splitlines()[0] == str(path)
 
 
+def test_C15_it_explains_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, "--keys").splitlines()
+    assert [line.split()[0] for line in lines[1 : len(FIELDS) + 1]] == list(FIELDS)
+    keys = run_json(capsys, "--keys")
+    defaults = json.loads(json.dumps(asdict(Settings())))
+    for line, (key, default) in zip(lines[1:], defaults.items(), strict=False):
+        assert keys[key] == {"default": default, "legal": legal_words(key), "help": FIELDS[key].metadata["help"]}
+        assert line.endswith(f"  {FIELDS[key].metadata['help']}")
+        assert f"  {legal_words(key)}  " in line
+    assert "hidden                     64,64 " in run(capsys, "--keys")
+
+
+def test_C15_the_help_of_train_sends_to_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        train.main(["--help"])
+    assert "`geonpg configs --keys` lists the keys" in " ".join(capsys.readouterr().out.split())
+
+
 WRONG = {
+    "default --keys": "--keys explains the keys of every preset: it takes no preset beside it",
     "papr": "unknown preset 'papr' (did you mean paper?): choose one of {names} or a path to a .toml file",
     "none.toml": "cannot read preset 'none.toml': No such file or directory",
     "--env Walker2d-v4": "--env needs a preset: choose one of {names} or a path to a .toml file",

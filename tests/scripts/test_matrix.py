@@ -85,14 +85,16 @@ PPO = 'algorithm = "ppo"\n' + ENVS_SEEDS
 WRONG = {
     GEO.replace("geo", "newton"): "group 1: method must be one of ng, mid, geo, geof, not 'newton'",
     GEO.replace("Hopper", "Hoper"): "unknown environment 'Hoper-v4': choose one of ",
-    GEO.replace("[0]", "[-1]"): "group 1: seeds must be a list of integers of at least 0, such as [0, 1, 2], not [-1]",
+    GEO.replace(
+        "[0]", "[-1]"
+    ): "group 1: seeds must be a list of integers from 0 to 4,294,967,295, such as [0, 1, 2], not [-1]",
     GEO.replace("[0]", "[]"): "group 1: seeds must be a list",
     GEO.replace("[0]", "[true]"): "group 1: seeds must be a list",
     'methods = "geo"\n' + ENVS_SEEDS: 'group 1: methods must be a list of names, such as ["a", "b"], not \'geo\'',
     ENVS_SEEDS: "group 1: methods must be a list of names",
     GEO + 'preset = "papr"\n': "group 1: unknown preset 'papr' (did you mean paper?): choose one of ",
     GEO + "preset = 3\n": "group 1: preset must be text, not 3",
-    GEO + "steps = 0\n": "group 1: steps must be an integer of at least 1, not 0",
+    GEO + "steps = 0\n": "group 1: steps must be an integer from 1 to 999,999,999,999, not 0",
     GEO + "step = 5\n": "group 1: unknown key 'step' (did you mean steps?): choose one of methods, ",
     GEO + "set = {gamma = 0.9}\n": "group 1: a group with set needs a label: ",
     GEO + 'label = "x"\nset = {gama = 0.9}\n': "group 1: unknown key 'gama' (did you mean gamma?): choose one of ",
@@ -149,3 +151,23 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_seeds_that_are_none(seeds: str) -> None:
     with pytest.raises(ValueError, match="seeds are given as 0-4 or 0,2,5, not "):
         seeds_from(seeds)
+
+
+def test_C12_a_byte_order_mark_is_no_part_of_a_study(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(f"[[group]]\n{GEO}", encoding="utf-8-sig")
+    assert [job.name for job in jobs_of(read(tmp_path / "study.toml"), {})] == ["Hopper-v4/default/geo/0"]
+
+
+def test_C13_a_study_counts_in_powers_of_ten(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(f"[[group]]\n{GEO}steps = 1e5\n[[group]]\n{PPO}steps = 1e5\n")
+    jobs = jobs_of(read(tmp_path / "study.toml"), {})
+    assert [job.config["steps"] for job in jobs] == [100_000, 100_000]
+    assert all(isinstance(job.config["steps"], int) for job in jobs)
+
+
+@pytest.mark.parametrize("seeds", ["0-99999999999", "0-1000", "5000000000", "4-0", "0-99999999999999999999"])
+def test_B6_absurd_seeds_are_one_sentence(seeds: str) -> None:
+    with pytest.raises(ValueError, match="seeds") as refused:
+        seeds_from(seeds)
+    assert str(refused.value).isprintable()
+    assert seeds_from("0-999") == list(range(1000))

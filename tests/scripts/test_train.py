@@ -65,12 +65,14 @@ WRONG = {
     "--env Walker2d-v4 --preset papr": ["unknown preset 'papr' (did you mean paper?): choose one of ", *names()],
     "--env Walker2d-v4 --set n_env=3": ["unknown key 'n_env' (did you mean n_envs?): choose one of ", *FIELDS],
     "--env Walker2d-v4 --set gamma=2": ["gamma must be a finite number in [0, 1], not 2.0"],
-    "--env Walker2d-v4 --set hidden=big": ["hidden must be integers of at least 1, such as 64,64, not 'big'"],
+    "--env Walker2d-v4 --set hidden=big": [
+        "hidden must be integers from 1 to 16,384, at most 64 of them, such as 64,64, not 'big'"
+    ],
     "--env Walker2d-v4 --set gamma": ["a setting is given as key=value, not 'gamma'"],
-    "--env Walker2d-v4 --steps -5": ["steps must be an integer of at least 1, not -5"],
-    "--env Walker2d-v4 --steps many": ["argument --steps: invalid int value: 'many'"],
-    "--env Walker2d-v4 --n-envs 0": ["n_envs must be an integer of at least 1, not 0"],
-    "--env Walker2d-v4 --seed -1": ["--seed must not be negative, not -1"],
+    "--env Walker2d-v4 --steps -5": ["steps must be an integer from 1 to 999,999,999,999, not -5"],
+    "--env Walker2d-v4 --steps many": ["argument --steps: must be a whole number, such as 200000 or 2e5, not 'many'"],
+    "--env Walker2d-v4 --n-envs 0": ["n_envs must be an integer from 1 to 16,384, not 0"],
+    "--env Walker2d-v4 --seed -1": ["argument --seed: must be from 0 to 4,294,967,295, not -1"],
     "--env Walker2d-v4 --device tpu": ["device 'tpu' is not here: choose one of cpu"],
     "--env Walker2d-v4 --folder taken": ["taken exists: go on with it by --resume taken, or choose another folder by "],
     "--env Walker2d-v4 --runs file": ["Not a directory: 'file/Walker2d-v4_default_geo_0'"],
@@ -189,7 +191,9 @@ def test_a_finished_run_says_so(whole: Path, capsys: pytest.CaptureFixture[str])
     assert "has made 2048 steps already: --steps must be more, not 100" in refused(
         capsys, "--resume", whole, "--steps", "100"
     )
-    assert "steps must be an integer of at least 1, not -1" in refused(capsys, "--resume", whole, "--steps", "-1")
+    assert "steps must be an integer from 1 to 999,999,999,999, not -1" in refused(
+        capsys, "--resume", whole, "--steps", "-1"
+    )
     assert {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()} == before
 
 
