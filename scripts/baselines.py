@@ -5,6 +5,7 @@
 
 import json
 import logging
+import shlex
 import sys
 import time
 import tomllib
@@ -86,7 +87,7 @@ class Baseline:
 
 def begin(plan: Baseline, folder: Path) -> "BaselineRun":
     if folder.exists():
-        raise ValueError(f"{folder} exists: go on with it by --resume {folder}")
+        raise ValueError(f"{folder} exists: go on with it by --resume {shlex.quote(str(folder))}")
     new = BaselineRun(plan, folder)
     config = "".join(f"{key} = {shown(value)}\n" for key, value in plan.config.items())
     _, package = zoo.ALGORITHMS[plan.config["algorithm"]]

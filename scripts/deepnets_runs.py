@@ -15,7 +15,7 @@ from geonpg.scripts.artifacts import Table, write_text
 from geonpg.scripts.deepnets_data import DataError
 from geonpg.scripts.deepnets_methods import Method, Progress
 from geonpg.scripts.deepnets_tasks import Experiment
-from geonpg.scripts.stopping import listening
+from geonpg.scripts.stopping import AFTER_UPDATE, listening
 
 SAVE_EVERY = 5.0  # seconds: what an unkind end may lose, or one update if that takes longer
 SETTINGS = "settings.json"
@@ -94,7 +94,7 @@ def train(run: Run, experiment: Experiment, updates: int, folder: Path, tick: Ca
     if len(run.rows) >= updates:
         return True
     saved = time.monotonic()
-    with listening() as interrupted:
+    with listening(AFTER_UPDATE) as interrupted:
         while len(run.rows) < updates and not interrupted():
             run.advance(experiment)
             tick(run)

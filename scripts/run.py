@@ -74,7 +74,7 @@ def git_revision() -> str:
 def begin(plan: Plan, folder: Path, ranks: Ranks = ALONE) -> "Run":
     """A new run. Everything that can be wrong is found before its folder appears, which does so whole."""
     if ranks.rank == 0 and folder.exists():
-        raise ValueError(f"{folder} exists: go on with it by --resume {folder}, or choose another folder by --folder")
+        raise ValueError(f"{folder} exists: choose another folder")
     run = Run(plan, folder, ranks)
     if ranks.rank > 0:
         return run

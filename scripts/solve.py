@@ -20,7 +20,7 @@ from geonpg.scripts.cli import Parser
 from geonpg.scripts.jobs import first_difference, recorded_config
 from geonpg.scripts.records import Stopped
 from geonpg.scripts.run import Plan, Run, begin, config_of, resume
-from geonpg.scripts.stopping import listening
+from geonpg.scripts.stopping import AFTER_UPDATE, listening
 
 SEEDS = (0, 1, 2)
 EVAL_EVERY = 10_000
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser("geonpg solve", description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs/solve"), help="where the run folders go")
     runs = parser.parse_args(argv).runs
-    with listening() as signals:
+    with listening(AFTER_UPDATE) as signals:
         try:
             rows = solved(runs, signals)
         except Stopped:

@@ -1,18 +1,28 @@
 """How a long job is asked to stop: it finishes what it is at, saves, and ends."""
 
+import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
+
+AFTER_UPDATE = "stopping after this update; Ctrl-C again stops at once, without saving"
+STDERR = 2
 
 
 class Signals:
-    """The first SIGINT or SIGTERM asks the job to stop after its update; another one ends it at once."""
+    """The first SIGINT or SIGTERM asks the job to stop after its update; another one ends it at once.
 
-    def __init__(self) -> None:
-        self.received = 0
+    words: what the first one is answered with, at once, on standard error.
+    """
+
+    def __init__(self, words: str = "") -> None:
+        self.words, self.received = words, 0
 
     def receive(self, number: int, frame: FrameType | None) -> None:
+        if self.words and not self.received:
+            with suppress(OSError):  # not by `print`, which this may have interrupted: it cannot be entered twice
+                os.write(STDERR, f"\n{self.words}\n".encode())
         self.received = number
         signal.signal(number, signal.SIG_DFL)
 
@@ -21,9 +31,9 @@ class Signals:
 
 
 @contextmanager
-def listening() -> Iterator[Signals]:
+def listening(words: str = "") -> Iterator[Signals]:
     """Inside, signals are heard; afterwards they mean what they meant before."""
-    signals = Signals()
+    signals = Signals(words)
     before = {number: signal.signal(number, signals.receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield signals

@@ -1,6 +1,7 @@
 """What `geonpg train` does with its arguments: a run, its progress bar, and how it ends."""
 
 import logging
+import shlex
 import signal
 import sys
 import threading
@@ -10,16 +11,17 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from geonpg.agents.collector import BrokenEnvironment
 from geonpg.configs import load, parse_overrides
 from geonpg.kfac import Ranks
+from geonpg.scripts.bar import Bar
 from geonpg.scripts.building import check_actions
+from geonpg.scripts.folders import next_commands, run_name, why_taken
 from geonpg.scripts.launched import is_first, joined
 from geonpg.scripts.records import Stopped, naming
 from geonpg.scripts.run import Plan, Run, begin, resume
-from geonpg.scripts.stopping import Signals, listening
+from geonpg.scripts.stopping import AFTER_UPDATE, Signals, listening
 
 
 def plan_from(arguments: Namespace) -> Plan:
@@ -38,26 +40,6 @@ def check_device(name: str) -> None:
         raise ValueError(f"device {name!r} is not here: choose one of {', '.join(legal)}")
 
 
-class Bar:
-    """Progress with return, KL and time left."""
-
-    def __init__(self, run: Run) -> None:
-        total = run.plan.settings.steps
-        self.bar = tqdm(
-            total=total, initial=run.steps, unit=" steps", unit_scale=True, desc=run.plan.name, disable=not is_first()
-        )
-
-    def __call__(self, run: Run) -> None:
-        episodes = run.agent.ep_info_buffer
-        mean = f"{sum(e['r'] for e in episodes) / len(episodes):.1f}" if episodes else "-"
-        kl = run.agent.optimizer.report.actual_kl
-        self.bar.set_postfix_str(f"return {mean}, KL {kl:.4f}", refresh=False)
-        self.bar.update(min(run.steps, self.bar.total) - self.bar.n)
-
-    def close(self) -> None:
-        self.bar.close()
-
-
 @contextmanager
 def quiet_threads() -> Iterator[None]:
     """What TensorBoard's thread cannot write it raises twice, there and here: here is enough."""
@@ -73,7 +55,10 @@ def prepared(arguments: Namespace, ranks: Ranks) -> Run:
     """The run that was asked for, new or gone on with, ready to train."""
     if not arguments.resume:
         plan = plan_from(arguments)
-        return begin(plan, arguments.folder or arguments.runs / plan.name, ranks)
+        folder = arguments.folder or arguments.runs / run_name(plan)
+        if is_first() and folder.exists():
+            raise ValueError(why_taken(folder, plan))
+        return begin(plan, folder, ranks)
     run = resume(arguments.resume, arguments.steps, ranks, arguments.env)
     if not run.exact:
         logging.warning("these environments cannot be restored: they begin new episodes")
@@ -83,7 +68,7 @@ def prepared(arguments: Namespace, ranks: Ranks) -> Run:
 def execute(arguments: Namespace, signals: Signals, ranks: Ranks) -> int:
     run = prepared(arguments, ranks)
     if run.is_complete:
-        tell(f"{run.folder} is complete: {summary(run)}")
+        tell(f"{run.folder} is complete: {summary(run)}\n{next_commands(run.folder, run.plan.env_id)}")
         return 0
     try:
         with closing(Bar(run)) as bar:
@@ -98,15 +83,15 @@ def execute(arguments: Namespace, signals: Signals, ranks: Ranks) -> int:
             raise
         lost = f"{run.folder} lost one of its {ranks.size} processes at {run.steps} steps ({first_line(error)})"
         return failed(f"{lost}; go on with: {again(run)}")
-    tell(f"{run.folder}: {summary(run)}")
+    tell(f"{run.folder}: {summary(run)}\n{next_commands(run.folder, run.plan.env_id)}")
     return 0
 
 
 def again(run: Run) -> str:
-    """The command that goes on with the run, with as many processes."""
-    many = run.ranks.size
-    program = "geonpg train" if many == 1 else f"torchrun --nproc-per-node {many} scripts/train.py"
-    return " ".join([program, "--resume", str(run.folder), *naming(run.plan.env_id)])
+    """The command that goes on with a run, with as many processes."""
+    size = run.ranks.size
+    command = ["geonpg", "train"] if size == 1 else ["torchrun", "--nproc-per-node", str(size), "scripts/train.py"]
+    return shlex.join([*command, "--resume", str(run.folder), *naming(run.plan.env_id)])
 
 
 def tell(text: str) -> None:
@@ -132,7 +117,7 @@ def train(arguments: Namespace) -> int:
     """Train the run that the arguments name; the command's exit code."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
-        with listening() as signals, quiet_threads(), joined() as ranks:
+        with listening(AFTER_UPDATE if is_first() else "") as signals, quiet_threads(), joined() as ranks:
             return execute(arguments, signals, ranks)
     except (ValueError, OSError) as error:
         return failed(str(error)) if is_first() else 2  # the others found the same

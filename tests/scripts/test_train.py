@@ -18,7 +18,7 @@ from trained import forget, write_module
 from geonpg.agents import checkpoint
 from geonpg.agents.checkpoint import Checkpoints, read, write
 from geonpg.configs import FIELDS, names
-from geonpg.scripts import records, run, stopping, train, training
+from geonpg.scripts import bar, records, run, stopping, train
 from geonpg.scripts.building import check_actions
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
@@ -74,7 +74,7 @@ WRONG = {
     "--env Walker2d-v4 --n-envs 0": ["n_envs must be an integer from 1 to 16,384, not 0"],
     "--env Walker2d-v4 --seed -1": ["argument --seed: must be from 0 to 4,294,967,295, not -1"],
     "--env Walker2d-v4 --device tpu": ["device 'tpu' is not here: choose one of cpu"],
-    "--env Walker2d-v4 --folder taken": ["taken exists: go on with it by --resume taken, or choose another folder by "],
+    "--env Walker2d-v4 --folder taken": ["taken exists and is no run folder: choose another by --folder"],
     "--env Walker2d-v4 --runs file": ["Not a directory: 'file/Walker2d-v4_default_geo_0'"],
     "--env Walker2d-v4 --runs /proc/runs": ["No such file or directory: '/proc/runs/Walker2d-v4_default_geo_0'"],
     "--env CartPole-v1 --set scale_actions=true": ["scale_actions is for continuous actions", "takes Discrete(2)"],
@@ -136,12 +136,12 @@ def stop_after(updates: int, number: signal.Signals, patch: pytest.MonkeyPatch) 
     """From now on a run gets this signal while it makes an update, and saves a checkpoint after each."""
     seen: list[int] = []
 
-    def watch(bar: training.Bar, run: run.Run) -> None:
+    def watch(self: bar.Bar, run: run.Run) -> None:
         seen.append(run.steps)
         if len(seen) == updates - 1:
             signal.raise_signal(number)
 
-    patch.setattr(training.Bar, "__call__", watch)
+    patch.setattr(bar.Bar, "__call__", watch)
     patch.setattr(records, "CHECKPOINT_SECONDS", 0.0)
 
 
