@@ -5,8 +5,9 @@ The main path: `make_vec(id, n_envs)` in `make.py`; `MujocoVecEnv` in `mujoco.py
 """
 
 from .make import is_native, make_vec
-from .mujoco import TASKS, MujocoVecEnv, Transition, quietly
+from .mujoco import TASKS, MujocoVecEnv, Transition
 from .normalize import Moments, Normalize, frozen
+from .reference import quietly
 from .vector import GymVectorEnv
 from .wrappers import Frames, ScaleActions
 

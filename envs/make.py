@@ -26,17 +26,18 @@ def make_vec(
     *,
     seed: int | None = None,
     threads: int = 0,
+    infos: bool = False,
     **kwargs: Any,
 ) -> VecEnv:
     """`n_envs` copies of an environment id, or of what a function makes, with the environment's own keywords.
 
-    gymnasium's MuJoCo ids run natively; anything else runs in SB3's DummyVecEnv with a Monitor, and a log line
-    says so once.
+    gymnasium's MuJoCo ids run natively, with gymnasium's infos if `infos` asks for them; anything else runs in SB3's
+    DummyVecEnv with a Monitor, and a log line says so once.
     """
     if n_envs < 1:
         raise ValueError(f"n_envs must be at least 1, not {n_envs}")
     if isinstance(env, str) and is_native(env):
-        venv: VecEnv = MujocoVecEnv(env, n_envs, threads=threads, **kwargs)
+        venv: VecEnv = MujocoVecEnv(env, n_envs, threads=threads, infos=infos, **kwargs)
         if seed is not None:
             venv.seed(seed)
         return venv

@@ -4,10 +4,8 @@ The physics of all environments is one `mujoco.batch.Batch`: MuJoCo's own thread
 interpreter, and their states are rows of one array.
 """
 
-import inspect
 import math
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
@@ -15,7 +13,6 @@ from typing import Any, NamedTuple, cast
 import gymnasium
 import mujoco
 import numpy as np
-from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.utils import seeding
 from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
@@ -25,7 +22,8 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvS
 
 from .balance import InvertedDoublePendulum, InvertedPendulum, Reacher
 from .locomotion import Ant, HalfCheetah, Humanoid, HumanoidStandup, Swimmer, Upright
-from .task import Array, Flags, Task
+from .reference import PHYSICS, Infos, check_keywords, quietly
+from .task import Array, Fields, Flags, Task
 
 TASKS: dict[str, type[Task]] = {
     f"gymnasium.envs.mujoco.{module}_{version}:{name}Env": task
@@ -44,9 +42,6 @@ TASKS: dict[str, type[Task]] = {
     for version in ("v4", "v5")
 }
 
-# Everything that the next mj_step depends on, the solver's warm start included.
-PHYSICS = mujoco.mjtState.mjSTATE_INTEGRATION
-
 
 class Transition(NamedTuple):
     """One step of all environments. `observations` are already those of new episodes where one has ended."""
@@ -60,46 +55,29 @@ class Transition(NamedTuple):
     final_observations: Array
     returns: Array
     lengths: NDArray[np.int64]
+    infos: Sequence[dict[str, Any]] = ()  # gymnasium's own, one for each environment, where they were asked for
 
 
 NO_EPISODE_ENDED = np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64)
 
 
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Without what gymnasium and MuJoCo say about every v4 id: that there is a v5, and that its model is dated.
-
-    MuJoCo would also append to a file MUJOCO_LOG.TXT in the user's folder.
-    """
-    handler = mujoco.get_mju_user_warning()
-    mujoco.set_mju_user_warning(lambda message: None)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        mujoco.set_mju_user_warning(handler)
-
-
-def check_keywords(spec: EnvSpec, keywords: dict[str, Any]) -> None:
-    """A keyword that gymnasium's environment does not take dies here, with those that it takes."""
-    own = inspect.signature(load_env_creator(str(spec.entry_point))).parameters
-    legal = [name for name in own if name != "kwargs"]
-    legal += ["width", "height", "camera_id", "camera_name", "max_geom", "visual_options", "max_episode_steps"]
-    for keyword in keywords:
-        if keyword not in legal:
-            raise ValueError(f"{spec.id} takes no keyword {keyword!r}: choose one of {', '.join(legal)}")
-
-
 class MujocoVecEnv(VecEnv):
     """`n_envs` environments of one gymnasium MuJoCo id, with gymnasium's own keywords.
 
-    `threads` threads (one per core by default) run the physics; everything around it is vectorised numpy. The number
-    of threads changes no result.
+    threads: of the physics, one per core by default; everything around it is vectorised numpy. Their number changes no
+    result. infos: fill in gymnasium's own infos (`x_velocity`, `reward_ctrl` …), at the price of one Python call per
+    environment and step; without them an info is empty until its episode ends.
     """
 
     def __init__(
-        self, env_id: str, n_envs: int = 1, *, threads: int = 0, render_mode: str | None = None, **kwargs: Any
+        self,
+        env_id: str,
+        n_envs: int = 1,
+        *,
+        threads: int = 0,
+        render_mode: str | None = None,
+        infos: bool = False,
+        **kwargs: Any,
     ) -> None:
         if n_envs < 1:
             raise ValueError(f"n_envs must be at least 1, not {n_envs}")
@@ -114,7 +92,7 @@ class MujocoVecEnv(VecEnv):
         self.reference = cast(Any, self.wrapped.unwrapped)
         self.task = TASKS[str(spec.entry_point)](self.reference)
         # contact forces are computed from a simulation's whole MjData, so it must have one of its own
-        self.batch = Batch(self.reference.model, n_envs, threads, persistent=self.task.contact_forces)
+        self.batch = Batch(self.reference.model, n_envs, threads, persistent=self.task.contact_forces or infos)
         self.render_index = 0
         self._limit = int(getattr(self.wrapped.spec, "max_episode_steps", None) or 2**62)
         self._blank = self.batch.state[0].copy()  # a simulation as mj_resetData leaves it
@@ -126,6 +104,7 @@ class MujocoVecEnv(VecEnv):
         self._nobody.flags.writeable = False  # it is handed out
         self._generators = [seeding.np_random()[0] for _ in range(n_envs)]
         self._started = time.time()
+        self._infos = Infos(self.reference, self.batch) if infos else None
         super().__init__(n_envs, self.wrapped.observation_space, self.wrapped.action_space)
 
     def advance(self, actions: NDArray[Any]) -> Transition:
@@ -137,6 +116,7 @@ class MujocoVecEnv(VecEnv):
             raise RuntimeError(f"environment {error.ids[0]} failed while stepping: {error}") from error
         if self.task.contact_forces:
             self._measure_contacts()
+        infos = self._infos.of_step(actions) if self._infos is not None else ()
         rewards, terminated = self.task.judge(self._mark, self._now, actions)
         observations = self.task.observe(self._now)
         self._mark = self.task.mark(self._now)
@@ -146,12 +126,13 @@ class MujocoVecEnv(VecEnv):
         if self._clock >= self._due:  # or nobody's time can be up
             truncated = self._clock - self._born >= self._limit
             dones = terminated | truncated
-        ended = dones.nonzero()[0]
-        if not len(ended):
-            return Transition(observations, rewards, terminated, truncated, dones, ended, *NO_EPISODE_ENDED)
-        episodes = observations[ended], self._returns[ended], self._clock - self._born[ended]
-        observations[ended] = self._restart(ended)
-        return Transition(observations, rewards, terminated, truncated, dones, ended, *episodes)
+        ended, episodes = dones.nonzero()[0], NO_EPISODE_ENDED
+        if len(ended):
+            episodes = observations[ended], self._returns[ended], self._clock - self._born[ended]
+            observations[ended] = self._restart(ended)
+        elif self._infos is not None:
+            self._infos.remember()
+        return Transition(observations, rewards, terminated, truncated, dones, ended, *episodes, infos)
 
     def _measure_contacts(self) -> None:
         """As gymnasium does after every step; the batch itself computes no contact forces."""
@@ -166,16 +147,26 @@ class MujocoVecEnv(VecEnv):
         self.batch.state[which] = self._blank
         for i in which:
             self._now["qpos"][i], self._now["qvel"][i] = self.task.initial(self._generators[i])
-        if not self.task.joints_only:
-            self.batch.forward(which)
         if self.task.contact_forces:
             self._now["cfrc_ext"][which] = 0  # computed after a step only
-        now = {name: field[which] for name, field in self._now.items()}
-        self._mark[which] = self.task.mark(now)
+        now = self._look_again(which)
         self._returns[which] = 0
         self._born[which] = self._clock
         self._due = int(self._born.min()) + self._limit
+        if self._infos is not None:
+            for i, info in self._infos.of_reset(which).items():
+                self.reset_infos[i] = info
         return self.task.observe(now)
+
+    def _look_again(self, which: NDArray[np.intp]) -> Fields:
+        """What the tasks see of some environments whose state was set, which the next reward compares with."""
+        if not self.task.joints_only:
+            self.batch.forward(which)
+        now = {name: field[which] for name, field in self._now.items()}
+        self._mark[which] = self.task.mark(now)
+        if self._infos is not None:
+            self._infos.remember()
+        return now
 
     def step_async(self, actions: NDArray[Any]) -> None:
         actions = np.asarray(actions)
@@ -189,9 +180,9 @@ class MujocoVecEnv(VecEnv):
 
     def step_wait(self) -> VecEnvStepReturn:
         step = self.advance(self._actions)
-        infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        infos: list[dict[str, Any]] = list(step.infos) or [{} for _ in range(self.num_envs)]
         for k, i in enumerate(step.ended):
-            infos[i] = {
+            infos[i] |= {
                 "terminal_observation": step.final_observations[k],
                 "TimeLimit.truncated": bool(step.truncated[i] and not step.terminated[i]),
                 "episode": {
@@ -228,6 +219,7 @@ class MujocoVecEnv(VecEnv):
             "returns": self._returns.copy(),
             "lengths": self._clock - self._born,
             "generators": [generator.bit_generator.state for generator in self._generators],
+            **({} if self._infos is None else {"infos": self._infos.before}),
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -242,9 +234,11 @@ class MujocoVecEnv(VecEnv):
         self._due = int(self._born.min()) + self._limit
         for generator, saved in zip(self._generators, state["generators"], strict=True):
             generator.bit_generator.state = saved
+        if self._infos is not None:
+            self._infos.restore(state.get("infos"))
 
     @contextmanager
-    def _as(self, index: int) -> Iterator[Any]:
+    def _as(self, index: int, sets_state: bool = False) -> Iterator[Any]:
         """Inside, gymnasium's environment is in the state of ours; what is changed of it there is taken over."""
         model, data, row = self.reference.model, self.reference.data, self.batch.state[index]
         mujoco.mj_setState(model, data, row, PHYSICS)
@@ -254,8 +248,9 @@ class MujocoVecEnv(VecEnv):
         self.reference._np_random = self._generators[index]
         yield self.wrapped
         mujoco.mj_getState(model, data, after, PHYSICS)
-        if not np.array_equal(before, after):
+        if sets_state or not np.array_equal(before, after):  # to set the same state is a mj_forward too
             row[:] = after
+            self._look_again(np.array([index]))
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         found = []
@@ -276,7 +271,7 @@ class MujocoVecEnv(VecEnv):
             raise ValueError(f"env_method cannot call {method_name!r}: {method_name} the vector environment instead")
         results = []
         for index in self._get_indices(indices):
-            with self._as(index) as env:
+            with self._as(index, sets_state=method_name == "set_state") as env:
                 results.append(env.get_wrapper_attr(method_name)(*args, **kwargs))
         return results
 
@@ -288,5 +283,9 @@ class MujocoVecEnv(VecEnv):
 
     def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
         """The picture of one environment, `render_index`."""
-        with self._as(self.render_index):
-            return [self.reference.render()]
+        return [self.picture(self.render_index)]
+
+    def picture(self, index: int) -> Any:
+        """What gymnasium's environment renders of one of ours."""
+        with self._as(index):
+            return self.reference.render()

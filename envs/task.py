@@ -83,5 +83,5 @@ def never(now: Fields) -> Flags:
 
 
 def squares(x: Actions) -> Actions:
-    """Sum of squares of every row, in its own dtype."""
-    return np.add.reduce(np.square(x), axis=1)
+    """Sum of squares of every row, in its own dtype; in C order, for another one would add in another order."""
+    return np.add.reduce(np.square(x, order="C"), axis=1)

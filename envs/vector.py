@@ -1,5 +1,6 @@
 """Our environments as a gymnasium vector environment."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -16,7 +17,8 @@ class GymVectorEnv(VectorEnv[Array, NDArray[Any], NDArray[Any]]):
     """A `MujocoVecEnv` behind gymnasium's interface; an episode that ends is followed by a new one in the same step.
 
     The last observation of an ended episode is in `infos["final_obs"]`, its return and length in
-    `infos["final_info"]["episode"]`, each with a mask under the same name with an underscore.
+    `infos["final_info"]["episode"]`, each with a mask under the same name with an underscore. gymnasium's other infos
+    are there if the `MujocoVecEnv` was made with `infos=True`.
     """
 
     def __init__(self, venv: MujocoVecEnv) -> None:
@@ -29,36 +31,46 @@ class GymVectorEnv(VectorEnv[Array, NDArray[Any], NDArray[Any]]):
         self.action_space = batch_space(venv.action_space, self.num_envs)
 
     def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """New episodes everywhere, or where `options["reset_mask"]` is true."""
+        """New episodes everywhere, or where `options["reset_mask"]` is true; `seed` is that of the first, or all."""
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_)))
         if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
             raise ValueError(f"reset_mask must be {self.num_envs} flags, some of them true, not {mask.tolist()}")
-        if isinstance(seed, list):
+        if isinstance(seed, int | np.integer):
+            self.venv.seed(int(seed))
+        elif seed is not None:
             if len(seed) != self.num_envs:
                 raise ValueError(f"seed must be one number or {self.num_envs} of them, not {len(seed)}")
-            self.venv._seeds = list(seed)
-        elif seed is not None:
-            self.venv.seed(seed)
-        return self.venv.reset_some(mask.nonzero()[0]), {}
+            self.venv._seeds = [None if one is None else int(one) for one in seed]
+        which = mask.nonzero()[0]
+        observations, infos = self.venv.reset_some(which), {}
+        for i in which:
+            self._add_info(infos, self.venv.reset_infos[i], i)
+        return observations, infos
 
     def step(self, actions: NDArray[Any]) -> tuple[Array, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         self.venv.step_async(actions)
         step = self.venv.advance(np.asarray(actions))
         infos: dict[str, Any] = {}
+        finals: dict[str, Any] = {}
+        for i, info in enumerate(step.infos):
+            self._add_info(finals if step.dones[i] else infos, info, i)
         if len(step.ended):
             final = np.full(self.num_envs, None, dtype=object)
             returns, lengths = np.zeros(self.num_envs), np.zeros(self.num_envs, dtype=np.int64)
             for k, i in enumerate(step.ended):
                 final[i] = step.final_observations[k]
             returns[step.ended], lengths[step.ended] = step.returns, step.lengths
-            infos = {"final_obs": final, "_final_obs": step.dones, "_final_info": step.dones}
-            infos["final_info"] = {"episode": {"r": returns, "l": lengths}, "_episode": step.dones}
+            for i in step.ended:  # which have begun another episode
+                self._add_info(infos, self.venv.reset_infos[i], i)
+            infos |= {"final_obs": final, "_final_obs": step.dones, "_final_info": step.dones}
+            infos["final_info"] = {**finals, "episode": {"r": returns, "l": lengths}, "_episode": step.dones}
         return step.observations, step.rewards, step.terminated, step.truncated, infos
 
     def render(self) -> tuple[Any, ...] | None:
-        return tuple(self.venv.get_images())
+        """A picture of every environment."""
+        return tuple(self.venv.picture(i) for i in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
         self.venv.close()

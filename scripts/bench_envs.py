@@ -27,7 +27,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from tqdm import tqdm
 
 from geonpg.envs import MujocoVecEnv, quietly
-from geonpg.envs.mujoco import PHYSICS
+from geonpg.envs.reference import PHYSICS
 
 ENVS, N_ENVS, STEPS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), 16, 250, 15, 0
 PROCESS_STEPS = 50  # of those with a process per environment, on which half of the time would go otherwise

@@ -1,6 +1,7 @@
 """Which environment one gets."""
 
 import gymnasium
+import numpy as np
 import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -27,6 +28,14 @@ def test_anything_else_falls_back_and_says_so_once(caplog: pytest.LogCaptureFixt
 
     assert isinstance(make_vec(wrapped, 2), DummyVecEnv)
     assert caplog.text.count("wrapped has no native implementation") == 1
+
+
+@pytest.mark.parametrize("env_id", ["Hopper-v5", "Pusher-v5"])
+def test_E17_infos_on_request(env_id: str) -> None:
+    venv = make_vec(env_id, 2, seed=0, infos=True)
+    venv.reset()
+    infos = venv.step(np.zeros((2, *venv.action_space.shape)))[3]
+    assert all("reward_ctrl" in info for info in infos)
 
 
 def test_unknown_environments_get_the_known_ones_named() -> None:

@@ -1,0 +1,58 @@
+"""gymnasium's infos, from gymnasium's own code."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from native import IDS, actions_for, gym_env
+
+from geonpg.envs import MujocoVecEnv
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_E17_infos_are_gymnasiums_where_they_are_asked_for(env_id: str) -> None:
+    """With the same results, through resets and into a restored vector."""
+    venv, plain = MujocoVecEnv(env_id, 2, infos=True), MujocoVecEnv(env_id, 2)
+    originals = [gym_env(env_id) for _ in range(2)]
+    for env in (venv, plain):
+        env.seed(7)
+        env.reset()
+    for i, env in enumerate(originals):
+        assert_equal(venv.reset_infos[i], env.reset(seed=7 + i)[1])
+    for k, actions in enumerate(actions_for(venv, 60)):
+        if k == 30:
+            state = venv.get_state()
+            venv = MujocoVecEnv(env_id, 2, infos=True)
+            venv.reset()
+            venv.set_state(state)
+        observations, rewards, dones, infos = venv.step(actions)
+        expected = plain.step(actions)
+        assert np.array_equal(observations, expected[0])
+        assert np.array_equal(rewards, expected[1])
+        for i, env in enumerate(originals):
+            for ours in ("terminal_observation", "TimeLimit.truncated", "episode"):
+                assert (infos[i].pop(ours, None) is not None) == dones[i]
+            assert_equal(infos[i], env.step(actions[i])[4])
+            if dones[i]:
+                assert_equal(venv.reset_infos[i], env.reset()[1])
+
+
+def assert_equal(infos: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert infos.keys() == expected.keys()
+    for name, value in expected.items():
+        assert np.array_equal(infos[name], value), name
+
+
+def test_E17_infos_go_on_from_a_state_without_them() -> None:
+    plain, venv = MujocoVecEnv("Ant-v4", 2), MujocoVecEnv("Ant-v4", 2, infos=True)
+    plain.seed(0)
+    plain.reset()
+    venv.reset()
+    venv.set_state(plain.get_state())
+    actions = actions_for(plain, 1)[0]
+    _, rewards, _, infos = venv.step(actions)
+    assert np.array_equal(plain.step(actions)[1], rewards)
+    parts = [sum(info[f"reward_{part}"] for part in ("forward", "ctrl", "survive")) for info in infos]
+    assert parts == pytest.approx(rewards.tolist())
