@@ -44,10 +44,7 @@ class GymVectorEnv(VectorEnv[Array, NDArray[Any], NDArray[Any]]):
                 raise ValueError(f"seed must be one number or {self.num_envs} of them, not {len(seed)}")
             self.venv._seeds = [None if one is None else int(one) for one in seed]
         which = mask.nonzero()[0]
-        observations, infos = self.venv.reset_some(which), {}
-        for i in which:
-            self._add_info(infos, self.venv.reset_infos[i], i)
-        return observations, infos
+        return self.venv.reset_some(which), self._add_reset_infos({}, which)
 
     def step(self, actions: NDArray[Any]) -> tuple[Array, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         self.venv.step_async(actions)
@@ -62,11 +59,15 @@ class GymVectorEnv(VectorEnv[Array, NDArray[Any], NDArray[Any]]):
             for k, i in enumerate(step.ended):
                 final[i] = step.final_observations[k]
             returns[step.ended], lengths[step.ended] = step.returns, step.lengths
-            for i in step.ended:  # which have begun another episode
-                self._add_info(infos, self.venv.reset_infos[i], i)
+            self._add_reset_infos(infos, step.ended)  # they have begun another episode
             infos |= {"final_obs": final, "_final_obs": step.dones, "_final_info": step.dones}
             infos["final_info"] = {**finals, "episode": {"r": returns, "l": lengths}, "_episode": step.dones}
         return step.observations, step.rewards, step.terminated, step.truncated, infos
+
+    def _add_reset_infos(self, infos: dict[str, Any], which: NDArray[np.intp]) -> dict[str, Any]:
+        for i in which.tolist():
+            self._add_info(infos, self.venv.reset_infos[i], i)
+        return infos
 
     def render(self) -> tuple[Any, ...] | None:
         """A picture of every environment."""
