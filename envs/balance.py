@@ -65,8 +65,11 @@ class InvertedPendulum(Task):
 
 
 def square_by_pow(x: Array) -> Array:
-    """x ** 2 as numpy computes it for a scalar: by pow(), which does not always round like x * x."""
-    return np.power(x, np.full_like(x, 2.0))
+    """Square number by number, as gymnasium does: by the C library's pow.
+
+    It does not always round like x * x, nor like numpy's pow of an array, which some processors have another one for.
+    """
+    return np.array([number**2 for number in x])
 
 
 class InvertedDoublePendulum(Task):
