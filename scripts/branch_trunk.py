@@ -5,7 +5,6 @@ it has ended.
 """
 
 import csv
-import json
 import sys
 import time
 from argparse import Namespace
@@ -21,6 +20,7 @@ from geonpg.agents.checkpoint import read, write
 from geonpg.agents.state import get_state, set_state
 from geonpg.configs import Settings, load
 from geonpg.scripts.artifacts import Table, write_text
+from geonpg.scripts.branch_design import Design, design_of
 from geonpg.scripts.building import evaluate, make_agent, make_env, normalization_of, prepare
 from geonpg.scripts.cli import Parser, count
 from geonpg.scripts.held_out import HeldOut, begin, held_out, update
@@ -35,25 +35,6 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "geo-published": {"method": "geo", "calibrate": False},
 }
 SAVE_SECONDS = 5.0
-DESIGN = "design.json"
-
-
-@dataclass(frozen=True)
-class Design:
-    """What is run. Changing it means another study."""
-
-    preset: str = "default"
-    trunks: int = 5  # seeds
-    first_seed: int = 1000  # far from those of learning curves and of tuning
-    checkpoints: int = 10  # of each trunk
-    every: int = 50_000  # steps between them
-    updates: int = 10  # of each branch
-    episodes: int = 10  # deterministic, after a branch
-    held_out: int = 8  # rollouts
-
-    @property
-    def seeds(self) -> range:
-        return range(self.first_seed, self.first_seed + self.trunks)
 
 
 @dataclass(frozen=True)
@@ -71,14 +52,6 @@ class Branch:
 
 
 COLUMNS = tuple(field.name for field in fields(Branch))
-
-
-def design_of(folder: Path) -> Design:
-    path = folder / DESIGN
-    try:
-        return Design(**json.loads(path.read_text(encoding="utf-8")))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no design of geonpg branch: {error}") from None
 
 
 def rows_path(folder: Path, env_id: str, seed: int) -> Path:

@@ -4,88 +4,22 @@ Every run has its folder in runs/solve; finished ones are not repeated, and a ki
 """
 
 import sys
-import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from tqdm import tqdm
-
-from geonpg.configs import load
-from geonpg.kfac.choice import require
-from geonpg.scripts.artifacts import Table
 from geonpg.scripts.cli import Parser
-from geonpg.scripts.jobs import first_difference, recorded_config
-from geonpg.scripts.records import Stopped
-from geonpg.scripts.run import Plan, Run, begin, config_of, resume
-from geonpg.scripts.stopping import AFTER_UPDATE, listening
-
-SEEDS = (0, 1, 2)
-EVAL_EVERY = 10_000
-
-
-@dataclass(frozen=True)
-class Goal:
-    env_id: str
-    wanted: float
-    steps: int
-
-
-GOALS = (Goal("InvertedPendulum-v4", 950, 200_000), Goal("CartPole-v1", 500, 100_000))
-
-
-def run_of(goal: Goal, seed: int, runs: Path) -> Run:
-    settings = load("default", goal.env_id, {"steps": goal.steps, "eval_every": EVAL_EVERY, "eval_episodes": 20})
-    plan = Plan(goal.env_id, seed, settings)
-    folder = runs / plan.name
-    if not folder.exists():
-        return begin(plan, folder)
-    difference = first_difference(recorded_config(folder), tomllib.loads(config_of(plan)))
-    require(not difference, f"{folder} was made with other settings, {difference}: choose other --runs")
-    return resume(folder, env_id=goal.env_id)
-
-
-def row(goal: Goal, run: Run) -> list[str | int | float]:
-    """Environment, seed, what is wanted, when it was first reached, and the evaluation at the end."""
-    reached = [steps for steps, mean, *_ in run.evaluations if mean >= goal.wanted]
-    return [goal.env_id, run.plan.seed, goal.wanted, reached[0] if reached else "not", round(run.evaluations[-1][1])]
-
-
-def advance(bar: "tqdm[Any]", done: int, run: Run) -> None:
-    bar.update(done + min(run.steps, run.plan.settings.steps) - bar.n)
-
-
-def solved(runs: Path, stop: Callable[[], bool]) -> list[list[str | int | float]]:
-    rows = []
-    with tqdm(total=len(SEEDS) * sum(goal.steps for goal in GOALS), unit=" steps", unit_scale=True) as bar:
-        for goal in GOALS:
-            for seed in SEEDS:
-                run, done = run_of(goal, seed, runs), bar.n
-                bar.set_description(f"{goal.env_id}, seed {seed}")
-                if not run.is_complete:
-                    run.train(partial(advance, bar, done), stop)
-                bar.update(done + goal.steps - bar.n)
-                rows.append(row(goal, run))
-    return rows
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser("geonpg solve", description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs/solve"), help="where the run folders go")
     runs = parser.parse_args(argv).runs
-    with listening(AFTER_UPDATE) as signals:
-        try:
-            rows = solved(runs, signals)
-        except Stopped:
-            print("stopped: the same command goes on", file=sys.stderr)
-            return 128 + signals.received
-        except (ValueError, OSError) as error:
-            parser.error(str(error))
-    columns = ("environment", "seed", "wanted", "reached at step", "return at the end")
-    print(Table("solve", "The default preset, 20 deterministic episodes every 10,000 steps", columns, rows).markdown())
-    return 0 if all(r[3] != "not" for r in rows) else 1
+    from geonpg.scripts.solving import solve
+
+    try:
+        return solve(runs)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

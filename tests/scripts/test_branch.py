@@ -8,9 +8,10 @@ import pytest
 
 from geonpg.agents.checkpoint import read, write
 from geonpg.agents.state import get_state, set_state
-from geonpg.scripts import branch, branch_analysis, branch_trunk
+from geonpg.scripts import branch, branch_analysis, branch_design, branch_trunk
 from geonpg.scripts.branch_analysis import ALL, FEWEST, estimate, read_study, tables
-from geonpg.scripts.branch_trunk import RULES, Bench, Branch, Design, grow, read_rows, rows_path, write_rows
+from geonpg.scripts.branch_design import Design
+from geonpg.scripts.branch_trunk import RULES, Bench, Branch, grow, read_rows, rows_path, write_rows
 from geonpg.scripts.held_out import update
 from geonpg.scripts.intervals import Estimate
 
@@ -30,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     preset.write_text(PRESET)
     results = tmp_path / "branch"
     results.mkdir()
-    (results / branch_trunk.DESIGN).write_text(json.dumps({**vars(Design(preset=str(preset), **TINY))}))
+    (results / branch_design.DESIGN).write_text(json.dumps({**vars(Design(preset=str(preset), **TINY))}))
     return results
 
 
@@ -42,7 +43,7 @@ def arguments(folder: Path, *more: str) -> list[str]:
 
 def test_every_rule_begins_at_the_same_point_whoever_was_before(folder: Path) -> None:
     """Branching changes neither the checkpoint nor the trunk, and the ng branch is the trunk's own future."""
-    bench = Bench(branch_trunk.design_of(folder), "Reacher-v4", 1000)
+    bench = Bench(branch_design.design_of(folder), "Reacher-v4", 1000)
     kept = folder / "kept.state"
     branch_trunk.train(bench, 512, kept, lambda: False)
     unseen = bench.unseen(kept, 1)
@@ -62,7 +63,7 @@ def test_every_rule_begins_at_the_same_point_whoever_was_before(folder: Path) ->
 def test_a_stopped_trunk_goes_on_as_if_nothing_had_been(folder: Path, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
-    (whole / branch_trunk.DESIGN).write_text((folder / branch_trunk.DESIGN).read_text())
+    (whole / branch_design.DESIGN).write_text((folder / branch_design.DESIGN).read_text())
     assert grow(whole, "Reacher-v4", 1000, lambda: False)
     looks = iter(range(1000))
     for patience in (3, 8, 6, 7):  # stopped in the trunk, and between branches
@@ -155,7 +156,7 @@ def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not(tmp_path
 
 
 def test_the_state_file_is_not_taken_for_a_result(folder: Path) -> None:
-    bench = Bench(branch_trunk.design_of(folder), "Reacher-v4", 1000)
+    bench = Bench(branch_design.design_of(folder), "Reacher-v4", 1000)
     (folder / "Reacher-v4").mkdir()
     write(folder / "Reacher-v4" / "1000.state", get_state(bench.agents["ng"]))
     assert not read_study(folder)

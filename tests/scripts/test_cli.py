@@ -56,6 +56,27 @@ def test_B6_absurd_seeds_are_one_sentence(text: str) -> None:
         cli.seed(text)
 
 
+HEAVY = ("torch", "numpy", "scipy", "gymnasium", "mujoco", "stable_baselines3", "matplotlib", "ray", "tensorboard")
+ASK_FOR_HELP = """
+import sys
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from geonpg.scripts import cli
+
+for arguments in [], *([name] for name in cli.COMMANDS):
+    with suppress(SystemExit), redirect_stdout(StringIO()) as printed:
+        cli.main([*arguments, "--help"])
+    print("usage: geonpg" in printed.getvalue(), *arguments, *set(sys.argv[1:]) & sys.modules.keys())
+"""
+
+
+def test_D_help_imports_nothing_that_takes_long() -> None:
+    """Packages that take seconds are imported when there is work to do: `geonpg train --help` answers at once."""
+    command = [sys.executable, "-c", ASK_FOR_HELP, *HEAVY]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == ["True", *(f"True {name}" for name in cli.COMMANDS)]
+
+
 @pytest.mark.parametrize("command", [["scripts/bench.py"], ["-m", "geonpg.scripts.bench"]], ids=["file", "module"])
 def test_scripts_run_as_files_and_as_modules(command: list[str]) -> None:
     result = subprocess.run([sys.executable, *command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)

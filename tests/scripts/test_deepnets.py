@@ -13,7 +13,7 @@ import torch
 from matplotlib.image import imread
 from scipy.io import savemat
 
-from geonpg.scripts import deepnets, deepnets_runs
+from geonpg.scripts import deepnets, deepnets_runs, deepnets_study
 from geonpg.scripts.deepnets_data import FACES_FILE, MNIST_FILES, DataError, centred_mnist, faces, mnist, read_idx
 from geonpg.scripts.deepnets_drawn import SIDE, curves, digits
 from geonpg.scripts.deepnets_figures import figures_of, levels_table, paper_table, run_figure, summary_table
@@ -45,6 +45,20 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return line
 
 
+def test_help_names_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        deepnets.main(["--help"])
+    words = capsys.readouterr().out.replace(",", " ").split()
+    assert {*TASKS, *METHODS} <= set(words)
+
+
+def test_a_wrong_name_is_answered_with_the_right_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(capsys, "--task", "curve")
+    assert said == f"geonpg deepnets: unknown task 'curve': choose one of {', '.join(TASKS)}"
+    said = refusal(capsys, "--task", "curves", "--method", "geo", "newton")
+    assert said == f"geonpg deepnets: unknown method 'newton': choose one of {', '.join(METHODS)}"
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_leaves_tables_and_a_figure(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, "--method", "ng", "geo", "--updates", "2", task=task) == 0
@@ -73,7 +87,7 @@ def test_the_small_curvature_study_has_a_figure_of_its_own(tmp_path: Path) -> No
     assert {path.name for path in tmp_path.glob("*.png")} == {"figure.png"}
     assert run(tmp_path, "--method", "ng", "perturb", "--updates", "1") == 0
     assert imread(tmp_path / "small-curvature.png")[..., :3].std() > 0.02
-    known = deepnets.known_runs(tmp_path)
+    known = deepnets_study.known_runs(tmp_path)
     lines = {name: len(figure.axes[0].lines) for name, figure in figures_of(known, "", "", False).items()}
     assert lines == {"figure.png": 2, "small-curvature.png": 6}  # training and test of ng; of all three
 

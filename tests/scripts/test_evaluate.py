@@ -9,7 +9,7 @@ from scipy import stats
 from trained import TASKS, Runs, evaluated, refusal
 
 from geonpg.scripts import cli
-from geonpg.scripts.evaluate import interval
+from geonpg.scripts.evaluating import interval
 
 
 @pytest.mark.parametrize("name", TASKS)

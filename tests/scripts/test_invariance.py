@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.distributions import Gamma, kl_divergence
 from torch.func import hessian, jacfwd
 
-from geonpg.scripts import cli, invariance
+from geonpg.scripts import cli, invariance, invariance_study
 from geonpg.scripts.artifacts import Table, replacing, write_text
 from geonpg.scripts.gamma import CHARTS, STEP_COST, Chart, Sample, Task, fisher, follow, gamma_flow, spread
-from geonpg.scripts.invariance import Results, Scale
+from geonpg.scripts.invariance_study import Results, Scale
 from geonpg.scripts.orders import fitted_slope
 
 CSV_FILES = {
@@ -42,14 +42,14 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    out, kept, run = tmp_path_factory.mktemp("results") / "new" / "folder", list[Results](), invariance.run
+    out, kept, run = tmp_path_factory.mktemp("results") / "new" / "folder", list[Results](), invariance_study.run
 
     def remember(scale: Scale) -> Results:
         kept.append(run(scale))
         return kept[0]
 
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
-        patch.setattr(invariance, "run", remember)
+        patch.setattr(invariance_study, "run", remember)
         code = invariance.main(["--quick", "--out", str(out)])
     return Outcome(code, out, printed.getvalue(), kept[0])
 
@@ -122,7 +122,7 @@ def test_linear_change_of_parameters_is_rounding(quick: Outcome) -> None:
 
 def test_threads_are_given_back(quick: Outcome) -> None:
     before = torch.get_num_threads()
-    with invariance.one_thread():
+    with invariance_study.one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
 
@@ -132,8 +132,8 @@ def test_exact_methods_that_differ_are_exit_code_1(
 ) -> None:
     gamma = quick.results.gamma
     wrong = replace(gamma, trajectories={**gamma.trajectories, "ng_exact": gamma.trajectories["ng"]})
-    monkeypatch.setattr(invariance, "run", lambda scale: replace(quick.results, gamma=wrong))
-    monkeypatch.setattr(invariance, "write", lambda results, out: [])
+    monkeypatch.setattr(invariance_study, "run", lambda scale: replace(quick.results, gamma=wrong))
+    monkeypatch.setattr(invariance_study, "write", lambda results, out: [])
     assert invariance.main(["--quick", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err.count("\n") == 1
 

@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 
 from geonpg.configs import load
-from geonpg.scripts import solve
+from geonpg.scripts import solve, solving
 from geonpg.scripts.run import Plan, config_of, create
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solve, "SEEDS", (0,))
-    monkeypatch.setattr(solve, "EVAL_EVERY", 2000)
+    monkeypatch.setattr(solving, "SEEDS", (0,))
+    monkeypatch.setattr(solving, "EVAL_EVERY", 2000)
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_run_is_made_once_and_reported_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solve, "GOALS", (solve.Goal("InvertedPendulum-v4", 3.0, 4000),))
+    monkeypatch.setattr(solving, "GOALS", (solving.Goal("InvertedPendulum-v4", 3.0, 4000),))
     assert solve.main(["--runs", str(tmp_path)]) == 0
     first = capsys.readouterr().out
     assert "InvertedPendulum-v4" in first
@@ -34,8 +34,8 @@ def test_a_run_is_made_once_and_reported_again(
 def test_runs_of_other_settings_are_not_reported_as_these(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    goal = solve.Goal("InvertedPendulum-v4", 3.0, 2000)
-    monkeypatch.setattr(solve, "GOALS", (goal,))
+    goal = solving.Goal("InvertedPendulum-v4", 3.0, 2000)
+    monkeypatch.setattr(solving, "GOALS", (goal,))
     plan = Plan(goal.env_id, 0, load("default", goal.env_id, {"gamma": 0.5}))
     create(tmp_path / plan.name, config_of(plan), {})
     with pytest.raises(SystemExit) as stopped:
@@ -48,6 +48,6 @@ def test_runs_of_other_settings_are_not_reported_as_these(
 def test_a_goal_that_is_missed_is_said_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solve, "GOALS", (solve.Goal("InvertedPendulum-v4", 1e9, 2000),))
+    monkeypatch.setattr(solving, "GOALS", (solving.Goal("InvertedPendulum-v4", 1e9, 2000),))
     assert solve.main(["--runs", str(tmp_path)]) == 1
     assert "| not " in capsys.readouterr().out

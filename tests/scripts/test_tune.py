@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from geonpg.configs import load
-from geonpg.scripts import train, tune
-from geonpg.scripts.tune import SPACE, conclude, parse, settings_of
+from geonpg.scripts import train, tune, tuning
+from geonpg.scripts.tune import parse
+from geonpg.scripts.tuning import SPACE, conclude, settings_of
 
 pytest.importorskip("ray")
 
@@ -48,8 +49,8 @@ def test_a_search_leaves_a_preset_that_trains(tmp_path: Path, capsys: pytest.Cap
 def test_another_search_in_the_same_folder_dies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ray would take the first one's trials for this one's."""
     flags = ["--env", "InvertedPendulum-v4", "--results", str(tmp_path), "--out", str(tmp_path / "t.toml")]
-    tune.record(parse(flags))
-    tune.record(parse(flags))
+    tuning.record(parse(flags))
+    tuning.record(parse(flags))
     assert tune.main([*flags, "--preset", "paper", "--trials", "64"]) == 2
     assert "holds a search with other trials, settings: choose other --results" in capsys.readouterr().err
 
