@@ -246,7 +246,7 @@ class ACKTR(OnPolicyAlgorithm):
         for layer, number in self.optimizer.condition_numbers().items():
             self.logger.record(f"geometry/condition_{layer}", number)
         for phase, seconds in self.seconds.items():
-            self.logger.record(f"geometry/seconds_{phase}", seconds)
+            self.logger.record(f"time/seconds_{phase}", seconds)
         super().dump_logs(iteration)
 
     def learn(

@@ -160,7 +160,7 @@ class BaselineRun:
 
     def evaluate(self, episodes: int) -> None:
         like = normalization_of(self.env)
-        returns = evaluate(self.agent, self.settings, self.plan.env_id, episodes, like, self.plan.seed)
+        returns, _ = evaluate(self.agent, self.settings, self.plan.env_id, episodes, like, self.plan.seed)
         self.evaluations.append([self.steps, float(returns.mean()), float(returns.std()), returns.tolist()])
 
     def curve_row(self) -> list[float]:

@@ -114,7 +114,7 @@ class Bench:
             gains.append(unseen.gain(agent))
         assert agent.env is not None
         like, episodes = normalization_of(agent.env), self.design.episodes
-        returns = evaluate(agent, self.settings[rule], self.env_id, episodes, like, self.seed_of(number))
+        returns, _ = evaluate(agent, self.settings[rule], self.env_id, episodes, like, self.seed_of(number))
         return Branch(
             steps=steps,
             rule=rule,

@@ -161,12 +161,12 @@ def play(
 
 def evaluate(
     model: PolicyPredictor, settings: Settings, env_id: str, episodes: int, like: Normalize | None, seed: int
-) -> NDArray[np.float64]:
-    """Returns of deterministic episodes: [episodes]. Always the same for the same policy."""
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Returns and lengths of deterministic episodes: [episodes] each. Always the same for the same policy."""
     env = evaluation_env(settings, env_id, episodes, like, seed)
-    returns, _ = play(model, env)
+    found = play(model, env)
     env.close()
-    return returns
+    return found
 
 
 def keep_memory() -> None:

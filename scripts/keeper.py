@@ -38,13 +38,17 @@ class Keeper(BaseCallback):
         run.seconds |= {name: self.before[name] + phases.get(name, 0.0) for name in TIMES[2:-1]}
         run.seconds["seconds"] = self.before["seconds"] + time.perf_counter() - self.began
         due = run.evaluations[-1][0] + settings.eval_every if run.evaluations else settings.eval_every
-        if final or run.steps >= due:
+        evaluating = final or run.steps >= due
+        recording = final or run.agent._n_updates % CURVE_EVERY == 0
+        if evaluating:
             run.evaluate(FINAL_EPISODES if final else settings.eval_episodes)
-        if final or run.agent._n_updates % CURVE_EVERY == 0:
+        if recording:
             run.curve.append(curve_row(run.agent))
             run.times.append([run.steps, *run.seconds.values()])
             if ranks.rank == 0:
                 write_tables(run.folder, run.curve, run.evaluations, run.times)
+        if evaluating or recording:
+            run.agent.dump_logs()
         stopping = ranks.any(self.stop())
         if final and ranks.rank == 0:  # before the checkpoint, which says that nothing is left to do
             write(run.folder / "final.ckpt", run.model())

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +23,7 @@ import numpy as np
 import torch
 from stable_baselines3.common.logger import HParam, Logger, TensorBoardOutputFormat
 from stable_baselines3.common.vec_env import VecEnv
-from torch.utils.tensorboard import SummaryWriter
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
 from geonpg.agents import ACKTR
 from geonpg.agents.checkpoint import CheckpointError, Checkpoints, from_bytes, to_bytes, write
@@ -187,9 +188,9 @@ class Run:
         self.agent.set_logger(self._logger())
         left = self.plan.settings.steps - self.steps
         if left > 0:
-            self.agent.learn(left, callback=keeper, reset_num_timesteps=self.steps == 0)
+            # the keeper logs, after updates; SB3 would do so before them
+            self.agent.learn(left, callback=keeper, log_interval=sys.maxsize, reset_num_timesteps=self.steps == 0)
         keeper.after_update(final=True)
-        self.agent.logger.dump(self.steps)
         self.env.close()
 
     def model(self) -> dict[str, Any]:
@@ -209,13 +210,16 @@ class Run:
             return
         started = time.perf_counter()
         normalization = normalization_of(self.env)
-        returns = evaluate(self.agent, self.plan.settings, self.plan.env_id, episodes, normalization, self.plan.seed)
+        returns, lengths = evaluate(
+            self.agent, self.plan.settings, self.plan.env_id, episodes, normalization, self.plan.seed
+        )
         best = max((row[1] for row in self.evaluations), default=-np.inf)
         mean = float(returns.mean())
         self.evaluations.append([self.steps, mean, float(returns.std()), [float(r) for r in returns]])
         if mean > best:
             write(self.folder / "best.ckpt", self.model())
         self.agent.logger.record("eval/mean_reward", mean)
+        self.agent.logger.record("eval/mean_ep_length", float(lengths.mean()))
         self.seconds["evaluation"] += time.perf_counter() - started
 
     def _logger(self) -> Logger:
@@ -223,11 +227,18 @@ class Run:
         if self.ranks.rank > 0:
             return Logger(None, [])
         board = TensorBoardOutputFormat(str(self.folder))
-        board.writer.close()
-        board.writer = SummaryWriter(str(self.folder), purge_step=self.steps or None)
+        if self.steps:
+            take_back(board, after=self.steps)
         logger = Logger(str(self.folder), [board])
         logger.record("hparams", HParam(hyperparameters(self.plan), {"eval/mean_reward": 0, "rollout/ep_rew_mean": 0}))
         return logger
+
+
+def take_back(board: TensorBoardOutputFormat, after: int) -> None:
+    """Tell TensorBoard to forget points after this step, which a process made that was killed before it saved."""
+    assert board.writer.file_writer is not None
+    board.writer.file_writer.add_event(Event(step=after + 1, file_version="brain.Event:2"))
+    board.writer.file_writer.add_event(Event(step=after + 1, session_log=SessionLog(status=SessionLog.START)))
 
 
 def shared_agent(plan: Plan, ranks: Ranks) -> tuple[VecEnv, ACKTR]:

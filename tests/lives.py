@@ -17,7 +17,7 @@ from typing import Any
 NURSERY = """
 import json, os, resource, sys
 import torch._dynamo  # which torch would import in every life
-from geonpg.scripts import records, train
+from geonpg.scripts import records, train, training
 
 def live(order, ends):
     os.dup2(ends[0][1], 1)

@@ -278,5 +278,5 @@ def test_the_logs_have_sb3s_keys_and_ours() -> None:
     wanted += [f"train/{k}" for k in ("std", "learning_rate", "approx_kl")]
     wanted += [f"geometry/{k}" for k in ("predicted_kl", "actual_kl", "actual_over_predicted_kl", "kappa", "angle")]
     wanted += [f"geometry/{k}" for k in ("residual_before", "residual_after", "correction_norm", "damping")]
-    wanted += [f"geometry/{k}" for k in ("condition_0", "seconds_rollout", "seconds_policy", "seconds_critic")]
+    wanted += ["geometry/condition_0", *(f"time/seconds_{k}" for k in ("rollout", "values", "policy", "critic"))]
     assert set(wanted) <= set(seen)
