@@ -1,8 +1,9 @@
 """From settings to environments, an agent, and evaluations of it."""
 
 import ctypes
+import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -36,6 +37,12 @@ ARGUMENTS = (
 )  # fmt: skip
 
 CONTINUOUS_ONLY = ("scale_actions", "log_std_init")
+
+# Steps after which an evaluation ends an episode of an environment that has no time limit, and might go on for ever.
+LONGEST_EPISODE = 10_000
+
+log = logging.getLogger(__name__)
+_told: set[str] = set()
 
 
 class Finite(VecEnvWrapper):
@@ -133,13 +140,34 @@ def evaluation_seed(seed: int) -> int:
 def evaluation_env(
     settings: Settings, env_id: str, episodes: int, like: Normalize | None, seed: int, **keywords: Any
 ) -> VecEnv:
-    """One environment per episode, on seeds of their own, with the normalisation of `like`, which stands still."""
+    """One environment per episode, on seeds of their own, with the normalisation of `like`, which stands still.
+
+    An environment without a time limit gets one, LONGEST_EPISODE.
+    """
     env = make_env(settings, env_id, episodes, evaluation_seed(seed), **keywords)
+    if not has_time_limit(env):
+        env.close()
+        tell_of_the_limit(env_id)
+        keywords["max_episode_steps"] = LONGEST_EPISODE
+        env = make_env(settings, env_id, episodes, evaluation_seed(seed), **keywords)
     own = normalization_of(env)
     if own is not None and like is not None:
         own.training = False
         own.observation_moments.set_state(like.observation_moments.get_state())
     return env
+
+
+def has_time_limit(env: VecEnv) -> bool:
+    """Whether gymnasium ends episodes that do not end themselves."""
+    (spec,) = env.get_attr("spec", indices=[0])
+    return getattr(spec, "max_episode_steps", None) is not None
+
+
+def tell_of_the_limit(env_id: str) -> None:
+    if env_id not in _told:
+        _told.add(env_id)
+        limit = f"evaluations end its episodes after {LONGEST_EPISODE} steps"
+        log.warning(f"{env_id} has no time limit: {limit}; register it with max_episode_steps for another one")
 
 
 def play(
@@ -160,13 +188,17 @@ def play(
 
 
 def evaluate(
-    model: PolicyPredictor, settings: Settings, env_id: str, episodes: int, like: Normalize | None, seed: int
+    model: PolicyPredictor,
+    settings: Settings,
+    env_id: str,
+    episodes: int,
+    like: Normalize | None,
+    seed: int,
+    watch: Callable[[], None] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Returns and lengths of deterministic episodes: [episodes] each. Always the same for the same policy."""
-    env = evaluation_env(settings, env_id, episodes, like, seed)
-    found = play(model, env)
-    env.close()
-    return found
+    with closing(evaluation_env(settings, env_id, episodes, like, seed)) as env:
+        return play(model, env, watch=watch)
 
 
 def keep_memory() -> None:

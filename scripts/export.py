@@ -23,7 +23,7 @@ from torch import nn
 from geonpg.agents.checkpoint import write_bytes
 from geonpg.agents.outputs import is_standard
 from geonpg.kfac.choice import require
-from geonpg.scripts.building import evaluation_seed, make_env, play
+from geonpg.scripts.building import evaluation_env, play
 from geonpg.scripts.models import RAW, Model
 
 Array = NDArray[Any]
@@ -204,7 +204,7 @@ class Player:
 
 def trials(player: Player, model: Model, seed: int) -> Array:
     """The observations of an episode, and random ones around them: [n, ...]."""
-    env = make_env(RAW, model.env_id, 1, evaluation_seed(seed))
+    env = evaluation_env(RAW, model.env_id, 1, None, seed)
     play(player, env)
     env.close()
     real = np.concatenate(player.seen)

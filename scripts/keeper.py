@@ -27,7 +27,7 @@ class Keeper(BaseCallback):
         self.fresh = True  # no update has been made since the run was begun or restored
 
     def _on_rollout_start(self) -> None:
-        if not self.fresh:
+        if not self.fresh or self.run.owes_evaluation:
             self.after_update()
         self.fresh = False
 
@@ -37,19 +37,21 @@ class Keeper(BaseCallback):
         phases = run.agent.seconds
         run.seconds |= {name: self.before[name] + phases.get(name, 0.0) for name in TIMES[2:-1]}
         run.seconds["seconds"] = self.before["seconds"] + time.perf_counter() - self.began
-        due = run.evaluations[-1][0] + settings.eval_every if run.evaluations else settings.eval_every
-        evaluating = final or run.steps >= due
+        evaluating, interrupted = final or run.owes_evaluation, False
         recording = final or run.agent._n_updates % CURVE_EVERY == 0
         if evaluating:
-            run.evaluate(FINAL_EPISODES if final else settings.eval_episodes)
+            interrupted = ranks.any(not run.evaluate(FINAL_EPISODES if final else settings.eval_episodes, self.stop))
         if recording:
-            run.curve.append(curve_row(run.agent))
-            run.times.append([run.steps, *run.seconds.values()])
+            if not run.curve or run.curve[-1][0] < run.steps:  # or it was written before an evaluation was interrupted
+                run.curve.append(curve_row(run.agent))
+                run.times.append([run.steps, *run.seconds.values()])
             if ranks.rank == 0:
                 write_tables(run.folder, run.curve, run.evaluations, run.times)
-        if evaluating or recording:
+        if self.fresh:  # an evaluation was made again: the rest was logged before
+            run.agent.logger.dump(run.steps)
+        elif evaluating or recording:
             run.agent.dump_logs()
-        stopping = ranks.any(self.stop())
+        stopping, final = ranks.any(self.stop()), final and not interrupted
         if final and ranks.rank == 0:  # before the checkpoint, which says that nothing is left to do
             write(run.folder / "final.ckpt", run.model())
         late = time.perf_counter() - self.saved > records.CHECKPOINT_SECONDS

@@ -1,6 +1,6 @@
 """What every run leaves in its folder, ours or a baseline's, and how often."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,16 @@ TIMES = ("steps", "seconds", "rollout", "values", "policy", "critic", "evaluatio
 
 class Stopped(Exception):
     """The run was asked to stop; its state is saved."""
+
+
+def stopping_at(stop: Callable[[], bool]) -> Callable[[], None]:
+    """What to call between steps that `stop()` shall end, by Stopped."""
+
+    def watch() -> None:
+        if stop():
+            raise Stopped
+
+    return watch
 
 
 def require_state(folder: Path) -> None:

@@ -36,7 +36,7 @@ from geonpg.scripts.building import evaluate, make_agent, make_env, normalizatio
 from geonpg.scripts.keeper import Keeper
 from geonpg.scripts.launched import cores
 from geonpg.scripts.memory import check_memory
-from geonpg.scripts.records import TIMES, recorded_env, require_state
+from geonpg.scripts.records import TIMES, Stopped, recorded_env, require_state, stopping_at
 
 
 @dataclass(frozen=True)
@@ -204,15 +204,23 @@ class Run:
             "normalization": normalization.observation_moments.get_state() if normalization else None,
         }
 
-    def evaluate(self, episodes: int) -> None:
+    @property
+    def owes_evaluation(self) -> bool:
+        """Whether an evaluation is due, after an update or because it was interrupted."""
+        return self.steps >= (self.evaluations[-1][0] if self.evaluations else 0) + self.plan.settings.eval_every
+
+    def evaluate(self, episodes: int, stop: Callable[[], bool]) -> bool:
+        """Whether it came to its end before `stop()`; otherwise there is no trace of it."""
         if self.ranks.rank > 0:  # the first one evaluates for all
             self.evaluations.append([self.steps, float("nan"), float("nan"), []])
-            return
-        started = time.perf_counter()
-        normalization = normalization_of(self.env)
-        returns, lengths = evaluate(
-            self.agent, self.plan.settings, self.plan.env_id, episodes, normalization, self.plan.seed
-        )
+            return True
+        started, plan, like = time.perf_counter(), self.plan, normalization_of(self.env)
+        try:
+            returns, lengths = evaluate(
+                self.agent, plan.settings, plan.env_id, episodes, like, plan.seed, stopping_at(stop)
+            )
+        except Stopped:
+            return False
         best = max((row[1] for row in self.evaluations), default=-np.inf)
         mean = float(returns.mean())
         self.evaluations.append([self.steps, mean, float(returns.std()), [float(r) for r in returns]])
@@ -221,6 +229,7 @@ class Run:
         self.agent.logger.record("eval/mean_reward", mean)
         self.agent.logger.record("eval/mean_ep_length", float(lengths.mean()))
         self.seconds["evaluation"] += time.perf_counter() - started
+        return True
 
     def _logger(self) -> Logger:
         """SB3's, into the run's folder; what was logged after the checkpoint is taken back."""
