@@ -12,6 +12,7 @@ from pathlib import Path
 
 from geonpg.scripts.artifacts import replacing
 from geonpg.scripts.cli import Parser
+from geonpg.scripts.stopping import as_process
 
 BENCHES = {
     "update": ("bench_update", "what one policy update costs, per rule and solver"),
@@ -58,4 +59,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

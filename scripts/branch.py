@@ -13,6 +13,7 @@ from pathlib import Path
 from geonpg.configs import names
 from geonpg.scripts.branch_design import TASKS, Design
 from geonpg.scripts.cli import Parser, count
+from geonpg.scripts.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -46,4 +47,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

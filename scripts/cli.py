@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from geonpg.configs.schema import LARGEST_SEED, parse_int
+from geonpg.scripts.stopping import as_process
 
 COMMANDS = {
     "train": "train an agent: --env Walker2d-v4 --method geo",
@@ -49,14 +50,21 @@ def seed(text: str) -> int:
 def usage() -> str:
     wide = max(map(len, COMMANDS))
     lines = [f"  {name:{wide}}  {what}" for name, what in COMMANDS.items()]
-    return "usage: geonpg COMMAND ...\n\n" + "\n".join(lines) + "\n\n`geonpg COMMAND --help` tells the rest."
+    return "usage: geonpg COMMAND ...\n\n" + "\n".join(lines) + "\n\n`geonpg help COMMAND` tells the rest."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:2], "--help"]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0 if arguments else 2
+    if arguments[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"geonpg {version('geonpg')}")
+        return 0
     if arguments[0] not in COMMANDS:
         print(f"geonpg: unknown command {arguments[0]!r}: choose one of {', '.join(COMMANDS)}", file=sys.stderr)
         return 2
@@ -65,4 +73,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from geonpg.configs import names
 from geonpg.scripts.cli import Parser, count
+from geonpg.scripts.stopping import as_process
 
 FLAGS = ("methods", "envs", "seeds", "steps", "preset", "baselines")  # what a study file says otherwise
 
@@ -65,4 +66,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -9,6 +9,7 @@ from typing import Any
 
 from geonpg.configs import FIELDS, help_of, layers, legal_words, lineage, load, names, read, shown, spelled, task_names
 from geonpg.scripts.cli import Parser
+from geonpg.scripts.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> tuple[Parser, Namespace]:
@@ -103,4 +104,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.scripts.cli import Parser, count
+from geonpg.scripts.stopping import as_process
 
 
 def parser() -> Parser:
@@ -43,4 +44,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.scripts.cli import Parser, count, seed
+from geonpg.scripts.stopping import as_process
 
 MOST_EPISODES = 10_000  # each has an environment of its own
 
@@ -40,4 +41,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -16,6 +16,7 @@ from geonpg.configs import Settings, load
 from geonpg.scripts.anchors import TASKS
 from geonpg.scripts.building import ARGUMENTS, policy_kwargs
 from geonpg.scripts.cli import Parser
+from geonpg.scripts.stopping import as_process
 
 NAME = "acktr"
 SCRIPTS = {"train": "rl_zoo3.train", "enjoy": "rl_zoo3.enjoy"}
@@ -76,4 +77,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.scripts.cli import Parser
+from geonpg.scripts.stopping import as_process
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,4 +24,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -1,13 +1,15 @@
-"""How a long job is asked to stop: it finishes what it is at, saves, and ends."""
+"""How commands stop: a long job finishes what it is at, saves, and ends; anything else ends at once, and quietly."""
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 AFTER_UPDATE = "stopping after this update; Ctrl-C again stops at once, without saving"
 STDERR = 2
+INTERRUPTED = 128 + signal.SIGINT  # the exit code
 
 
 class Signals:
@@ -40,3 +42,49 @@ def listening(words: str = "") -> Iterator[Signals]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class Interrupt:
+    """Ctrl-C for a process that has nothing to save: KeyboardInterrupt, so that what is half-written is removed.
+
+    While modules are imported it ends the process, because their C code may turn that exception into others, or lose
+    it. So does a second one.
+    """
+
+    def __init__(self) -> None:
+        self.received = False
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        if self.received or is_importing(frame):
+            os._exit(INTERRUPTED)
+        self.received = True
+        raise KeyboardInterrupt
+
+    def lost(self, exception: "sys.UnraisableHookArgs") -> None:
+        """A `sys.unraisablehook`: nobody above has seen this exception, which came where none can be raised."""
+        if self.received:
+            os._exit(INTERRUPTED)
+        sys.__unraisablehook__(exception)
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def as_process(command: Callable[[], int]) -> int:
+    """The exit code of a command that has this process to itself; Ctrl-C ends it with 130, without a word."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # whoever started it does not want it heard
+        return command()
+    interrupt = Interrupt()
+    sys.unraisablehook = interrupt.lost
+    signal.signal(signal.SIGINT, interrupt.receive)
+    try:
+        return command()
+    except BaseException:
+        if interrupt.received:  # whatever has become of it on its way
+            return INTERRUPTED
+        raise

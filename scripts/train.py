@@ -10,6 +10,7 @@ from pathlib import Path
 
 from geonpg.configs import names
 from geonpg.scripts.cli import Parser, count, seed
+from geonpg.scripts.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -45,4 +46,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from geonpg.configs import names
 from geonpg.scripts.cli import Parser, count
+from geonpg.scripts.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -47,4 +48,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

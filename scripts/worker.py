@@ -10,6 +10,8 @@ import sys
 import threading
 from importlib import import_module
 
+from geonpg.scripts.stopping import as_process
+
 
 def end_with(pipe: int) -> None:
     """Wait until nobody holds the other end, then ask this process to stop."""
@@ -25,4 +27,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(as_process(main))

@@ -9,7 +9,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = [f for f in ("agents", "configs", "envs", "kfac", "scripts") if (ROOT / f).is_dir()]
-FILES = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py"))]
+PACKAGES = {"geonpg": "package", **{f"geonpg.{folder}": folder for folder in FOLDERS}}
+FILES = [path for folder in PACKAGES.values() for path in sorted((ROOT / folder).glob("*.py"))]
 
 # Which of our folders, and which foreign packages, a folder may import.
 ALLOWED = {
@@ -18,6 +19,7 @@ ALLOWED = {
     "configs": ({"configs"}, set()),
     "agents": ({"agents", "kfac"}, None),
     "scripts": (set(FOLDERS), None),
+    "package": ({"scripts"}, set()),
 }
 
 
@@ -36,9 +38,9 @@ def imports(path: Path) -> set[tuple[str, ...]]:
 
 def test_packages_are_the_folders_on_disk() -> None:
     setuptools = PROJECT["tool"]["setuptools"]
-    assert sorted(setuptools["packages"]) == sorted(f"geonpg.{folder}" for folder in FOLDERS)
-    assert setuptools["package-dir"] == {f"geonpg.{folder}": folder for folder in FOLDERS}
-    for folder in FOLDERS:
+    assert sorted(setuptools["packages"]) == sorted(PACKAGES)
+    assert setuptools["package-dir"] == PACKAGES
+    for folder in PACKAGES.values():
         assert (ROOT / folder / "__init__.py").is_file()
         assert (ROOT / folder / "py.typed").is_file()
         nested = [p for p in (ROOT / folder).iterdir() if p.is_dir() and p.name != "__pycache__"]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from argparse import ArgumentTypeError
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from geonpg.scripts import cli
 
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_every_subcommand_is_a_file_with_a_main() -> None:
@@ -56,6 +58,26 @@ def test_B6_absurd_seeds_are_one_sentence(text: str) -> None:
         cli.seed(text)
 
 
+def test_D_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"geonpg {PROJECT['version']}\n"
+
+
+def test_D_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["help"]) == 0
+    assert capsys.readouterr().out == f"{cli.usage()}\n"
+    told = []
+    for arguments in (["help", "configs"], ["configs", "--help"]):
+        with pytest.raises(SystemExit) as done:
+            cli.main(arguments)
+        assert done.value.code == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    assert told[0].startswith("usage: geonpg configs ")
+    assert cli.main(["help", "trian"]) == 2
+    assert capsys.readouterr().err.startswith("geonpg: unknown command 'trian': choose one of ")
+
+
 HEAVY = ("torch", "numpy", "scipy", "gymnasium", "mujoco", "stable_baselines3", "matplotlib", "ray", "tensorboard")
 ASK_FOR_HELP = """
 import sys
@@ -77,7 +99,19 @@ def test_D_help_imports_nothing_that_takes_long() -> None:
     assert printed.splitlines() == ["True", *(f"True {name}" for name in cli.COMMANDS)]
 
 
-@pytest.mark.parametrize("command", [["scripts/bench.py"], ["-m", "geonpg.scripts.bench"]], ids=["file", "module"])
-def test_scripts_run_as_files_and_as_modules(command: list[str]) -> None:
-    result = subprocess.run([sys.executable, *command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+WAYS = {
+    "file": ["scripts/bench.py"],
+    "module": ["-m", "geonpg.scripts.bench"],
+    "package": ["-m", "geonpg", "bench"],  # D: the same as the `geonpg` command
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_command_runs_as_a_file_as_a_module_and_of_the_package(way: str) -> None:
+    command = [sys.executable, *WAYS[way], "--help"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "trust-region" in result.stdout
+
+
+def test_D_the_command_is_the_package() -> None:
+    assert PROJECT["scripts"] == {"geonpg": "geonpg.__main__:main"}
