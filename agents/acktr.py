@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, ClassVar, TypeVar, cast
+from warnings import warn
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ from .collector import Observations, collect, whole_batch
 from .optimizers import check_settings, critic_optimizer, policy_optimizer
 from .outputs import Networks, draws_of
 from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
+from .threads import threads_for, using_threads
 
 Self = TypeVar("Self", bound="ACKTR")
 
@@ -39,9 +41,10 @@ SHORTEST = 0.01  # of annealed steps, as a share of the first
 class ACKTR(OnPolicyAlgorithm):
     """Natural-gradient actor-critic (Wu et al., 2017) with the update rules of Song, Song & Ermon (2018).
 
-    A2C's arguments come first (`rms_prop_eps` and `use_rms_prop` are not ours) and mean what they mean there, except:
+    A2C's arguments come first and mean what they mean there, except:
     learning_rate: the longest step h; the trust region usually asks for less.
     vf_coef, max_grad_norm: for a critic that `policy_kwargs["optimizer_class"]` trains; ours needs neither.
+    rms_prop_eps, use_rms_prop: accepted, with a warning that they do nothing.
 
     method: the update rule, ng, mid, geo or geof. solver: kfac, pcg or cg (of `cg_iterations`).
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture. calibrate: see docs/geometry.md.
@@ -54,6 +57,7 @@ class ACKTR(OnPolicyAlgorithm):
     critic_*: the critic's own; it takes `critic_updates` Gauss-Newton steps per batch toward returns with lambda
     `critic_lambda` (None: `gae_lambda`), each of which changes values by sqrt(2 critic_target_kl) at most, or freely if
     that is 0.
+    torch_threads: torch's threads during `learn`; None for 1 where updates are small, and torch's own number otherwise.
     ranks: the processes that train this agent together, each with as many environments of its own.
     """
 
@@ -70,6 +74,7 @@ class ACKTR(OnPolicyAlgorithm):
         self, policy: str | type[ActorCriticPolicy], env: GymEnv | str | None,
         learning_rate: float | Schedule = 0.3, n_steps: int = 32, gamma: float = 0.99, gae_lambda: float = 0.95,
         ent_coef: float = 0.0, vf_coef: float = 0.5, max_grad_norm: float = 0.5,
+        rms_prop_eps: float | None = None, use_rms_prop: bool | None = None,
         use_sde: bool = False, sde_sample_freq: int = -1,
         rollout_buffer_class: type[RolloutBuffer] | None = None, rollout_buffer_kwargs: dict[str, Any] | None = None,
         normalize_advantage: bool = True, stats_window_size: int = 100, tensorboard_log: str | None = None,
@@ -81,8 +86,10 @@ class ACKTR(OnPolicyAlgorithm):
         critic_updates: int = 2, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
         critic_cg_iterations: int = 3, critic_damping: float = 0.03, critic_target_kl: float = 0.0,
         critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
-        ranks: Ranks = ALONE,
+        torch_threads: int | None = None, ranks: Ranks = ALONE,
     ) -> None:
+        if (rms_prop_eps, use_rms_prop) != (None, None):
+            warn("rms_prop_eps and use_rms_prop do nothing here: ACKTR does not use RMSprop", stacklevel=2)
         try:
             super().__init__(
                 policy, cast(GymEnv, env), learning_rate=learning_rate, n_steps=n_steps, gamma=gamma,
@@ -105,7 +112,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.critic_damping, self.critic_target_kl = critic_damping, critic_target_kl
         self.critic_gradient_averaging = critic_gradient_averaging
         self.critic_lambda = critic_lambda
-        self.ranks = ranks
+        self.torch_threads, self.ranks = torch_threads, ranks
         self.seconds: dict[str, float] = {}  # by phase, in this process
         if _init_setup_model:
             self._setup_model()
@@ -258,7 +265,9 @@ class ACKTR(OnPolicyAlgorithm):
         reset_num_timesteps: bool = True,
         progress_bar: bool = False,
     ) -> Self:
-        return super().learn(total_timesteps, callback, log_interval, tb_log_name, reset_num_timesteps, progress_bar)
+        how = log_interval, tb_log_name, reset_num_timesteps, progress_bar
+        with using_threads(threads_for(self)):
+            return super().learn(total_timesteps, callback, *how)
 
 
 def batch_of_one(space: spaces.Space[Any]) -> Observations:

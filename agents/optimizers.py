@@ -19,6 +19,7 @@ def check_settings(agent: "ACKTR") -> None:
     require(target is not None and target > 0, f"target_kl must be positive, not {target}")
     require(rate is None or rate > 0, f"critic_learning_rate must be positive, not {rate}")
     require(limit is not None and limit >= 0, f"critic_target_kl must be positive, or 0 for no limit, not {limit}")
+    require(agent.torch_threads is None or agent.torch_threads >= 1, "torch_threads must be at least 1, or None")
     require(agent.critic_updates >= 1, f"critic_updates must be at least 1, not {agent.critic_updates}")
 
 

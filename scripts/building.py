@@ -33,7 +33,7 @@ ARGUMENTS = (
     "damping", "gradient_averaging", "cg_iterations", "factor_averaging", "factors_every", "ent_coef",
     "normalize_advantage", "advantage_floor",
     "critic_updates", "critic_learning_rate", "critic_solver", "critic_cg_iterations", "critic_damping",
-    "critic_target_kl", "critic_gradient_averaging", "critic_lambda",
+    "critic_target_kl", "critic_gradient_averaging", "critic_lambda", "torch_threads",
 )  # fmt: skip
 
 CONTINUOUS_ONLY = ("scale_actions", "log_std_init")

@@ -1,5 +1,7 @@
 """ACKTR against SB3's contract and against what its update promises."""
 
+import inspect
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from stable_baselines3 import A2C
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
@@ -280,3 +283,17 @@ def test_the_logs_have_sb3s_keys_and_ours() -> None:
     wanted += [f"geometry/{k}" for k in ("residual_before", "residual_after", "correction_norm", "damping")]
     wanted += ["geometry/condition_0", *(f"time/seconds_{k}" for k in ("rollout", "values", "policy", "critic"))]
     assert set(wanted) <= set(seen)
+
+
+def test_C14_the_arguments_of_a2c_come_first_in_its_order() -> None:
+    ours, theirs = (list(inspect.signature(algorithm).parameters) for algorithm in (ACKTR, A2C))
+    assert ours[: len(theirs)] == theirs
+
+
+@pytest.mark.parametrize("given", [{"rms_prop_eps": 1e-5}, {"use_rms_prop": False}, {"use_rms_prop": True}])
+def test_C14_what_rmsprop_would_need_is_accepted_with_a_word(given: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="^rms_prop_eps and use_rms_prop do nothing here: ACKTR does not use RMSprop$"):
+        ACKTR("MlpPolicy", "CartPole-v1", **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ACKTR("MlpPolicy", "CartPole-v1")
