@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
+from math import floor, isfinite, log10
 from pathlib import Path
 
 Cell = str | int | float
+RUNS = Path("runs")  # where a command writes unless a folder is named; git ignores it, so nothing tracked is there
 
 
 @contextmanager
@@ -55,3 +57,14 @@ class Table:
 
 def shown(cell: Cell) -> str:
     return f"{cell:.3g}" if isinstance(cell, float) else str(cell)
+
+
+def aligned(*values: float) -> list[str]:
+    """Numbers that are read together, all with the decimals that the largest needs for two to four digits."""
+    size = max((abs(value) for value in values if isfinite(value)), default=0.0)
+    decimals = 2 if size == 0 else 1 - floor(log10(size)) if size < 0.1 else 2 if size < 10 else 1 if size < 100 else 0
+    return [f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values]  # + 0.0: no "-0"
+
+
+def number(value: float) -> str:
+    return aligned(value)[0]

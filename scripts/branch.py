@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from geonpg.configs import names
+from geonpg.scripts.artifacts import RUNS
 from geonpg.scripts.branch_design import TASKS, Design
 from geonpg.scripts.cli import Parser, count
 from geonpg.scripts.stopping import as_process
@@ -18,7 +19,7 @@ from geonpg.scripts.stopping import as_process
 
 def parse(argv: Sequence[str] | None) -> Namespace:
     parser = Parser("geonpg branch", description=__doc__)
-    parser.add_argument("--results", type=Path, default=Path("results/branch"), help="where rows go (%(default)s)")
+    parser.add_argument("--results", type=Path, default=RUNS / "branch", help="where rows go (%(default)s)")
     parser.add_argument("--envs", default=TASKS, help="default: %(default)s")
     parser.add_argument("--jobs", type=count, default=os.cpu_count() or 1, help="trunks at a time (%(default)s)")
     parser.add_argument("--preset", default=Design.preset, help=f"{', '.join(names())}, or a .toml file")

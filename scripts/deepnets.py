@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from geonpg.scripts.artifacts import RUNS
 from geonpg.scripts.cli import Parser, count
 from geonpg.scripts.stopping import as_process
 
@@ -29,7 +30,7 @@ def parser() -> Parser:
     parser.add_argument(
         "--threads", type=count, help="of torch, they decide the last bits; default: 1 if small, else all"
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/deepnets/TASK-SIZE")
+    parser.add_argument("--out", type=Path, metavar="DIR", help=f"default: {RUNS}/deepnets/TASK-SIZE")
     return parser
 
 

@@ -10,7 +10,7 @@ import torch
 from tqdm import tqdm
 
 from geonpg.kfac.choice import choose
-from geonpg.scripts.artifacts import Table, replacing, write_text
+from geonpg.scripts.artifacts import RUNS, Table, replacing, write_text
 from geonpg.scripts.deepnets_data import DataError
 from geonpg.scripts.deepnets_figures import Runs, course_table, figures_of, levels_table, paper_table, summary_table
 from geonpg.scripts.deepnets_methods import METHODS
@@ -98,7 +98,7 @@ def study(arguments: Namespace) -> int:
     task = choose("task", arguments.task, TASKS)
     for name in arguments.method:
         choose("method", name, METHODS)
-    out = arguments.out or Path("results/deepnets") / f"{arguments.task}-{arguments.size}"
+    out = arguments.out or RUNS / "deepnets" / f"{arguments.task}-{arguments.size}"
     try:
         size, folder = chosen_size(arguments, task), chosen_data(arguments, task)
         torch.set_num_threads(chosen_threads(arguments))

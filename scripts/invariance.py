@@ -4,13 +4,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from geonpg.scripts.artifacts import RUNS
 from geonpg.scripts.cli import Parser
 from geonpg.scripts.stopping import as_process
 
 
 def parser() -> Parser:
     parser = Parser(prog="geonpg invariance", description="The paper's invariance experiments, in about a minute.")
-    parser.add_argument("--out", type=Path, default=Path("results/invariance"), help="folder for tables and figures")
+    parser.add_argument("--out", type=Path, default=RUNS / "invariance", help="for tables and figures (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="less of everything, to see that it works")
     return parser
 

@@ -70,6 +70,13 @@ def test_leaves_tables_and_a_figure(task: str, tmp_path: Path, capsys: pytest.Ca
     assert "CPU s/update" in capsys.readouterr().out
 
 
+def test_C16_without_a_folder_nothing_goes_into_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert deepnets.main(["--task", "curves", *TINY, "--method", "adam-full", "--updates", "1"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    assert (tmp_path / "runs/deepnets/curves-small/tables.md").exists()
+
+
 def test_the_small_size_uses_one_thread_unless_told_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

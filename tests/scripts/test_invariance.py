@@ -127,6 +127,16 @@ def test_threads_are_given_back(quick: Outcome) -> None:
     assert torch.get_num_threads() == before
 
 
+def test_C16_without_a_folder_nothing_goes_into_results(
+    quick: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(invariance_study, "run", lambda scale: quick.results)  # once is enough
+    assert invariance.main(["--quick"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    assert (tmp_path / "runs/invariance/tables.md").exists()
+
+
 def test_exact_methods_that_differ_are_exit_code_1(
     quick: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
