@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from geonpg.scripts.anchors import PAPER_LEVEL, RANDOM_LEVEL, is_anchored, task_of
-from geonpg.scripts.artifacts import Cell, Table
+from geonpg.scripts.artifacts import Cell, Table, aligned, number
 from geonpg.scripts.branch_trunk import RULES, Branch, read_rows
 from geonpg.scripts.intervals import Estimate, bootstrap
 from geonpg.scripts.invariance_figures import METHOD_STYLE, plain
@@ -106,11 +106,11 @@ def tables(study: Study) -> list[Table]:
             for rule in rivals():
                 e = estimate(study, rule, name, place)
                 fewest = min(len(study[env][rule]) for env in ([place] if place != ALL else study))
-                low_high = f"{float(e.low):.3g} to {float(e.high):.3g}"
-                rows.append([place, rule, float(e.value), low_high, verdict(e, measure.better, fewest)])
+                value, low, high = aligned(float(e.value), float(e.low), float(e.high))
+                rows.append([place, rule, verdict(e, measure.better, fewest), value, f"{low} to {high}"])
         note = "Over all tasks, returns are divided by the span of normalised scores." if name == PRIMARY else ""
         title = f"Difference to {REFERENCE}: {measure.title}" + (" (primary: all tasks)" if name == PRIMARY else "")
-        found.append(Table(name, title, ("task", "rule", "difference", "95 % interval", "verdict"), rows, note))
+        found.append(Table(name, title, ("task", "rule", "verdict", "difference", "95 % interval"), rows, note))
     return found
 
 
@@ -118,7 +118,7 @@ def means_table(study: Study, checkpoints: str) -> Table:
     columns = ("task", "rule", "return", "surrogate", "first surrogate", "actual / predicted KL", "entropy")
     names = ("score", "surrogate", "first_surrogate", "kl_ratio", "entropy")
     rows: list[list[Cell]] = [
-        [env_id, rule, *(float(values(study, env_id, rule, name).mean()) for name in names)]
+        [env_id, rule, *(number(values(study, env_id, rule, name).mean()) for name in names)]
         for env_id in study
         for rule in RULES
     ]

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from geonpg.scripts.anchors import is_anchored, normalised
 from geonpg.scripts.intervals import Estimate, bootstrap, improvement, interquartile_mean, verdict, welch
-from geonpg.scripts.study import Group, Kind, Study
+from geonpg.scripts.study import Group, Study
+from geonpg.scripts.study_runs import Kind
 
 Array = NDArray[np.float64]
 

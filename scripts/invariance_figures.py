@@ -39,6 +39,8 @@ def greek(text: str) -> str:
 
 
 def plain(ax: Axes) -> None:
+    """Two spines, a faint grid, and no background: that of the figure, or of the page around it, shows."""
+    ax.set_facecolor("none")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25, linewidth=0.6)
 

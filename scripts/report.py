@@ -1,14 +1,16 @@
-"""`geonpg report`: a folder of runs as one page with tables, intervals, verdicts and figures.
+"""`geonpg report`: a folder of runs as one page with curves, tables, intervals and verdicts.
 
-Runs are at DIR/<task>/<preset or algorithm>/<method or settings>/<seed>/ or deeper, as `geonpg compare` leaves them.
-The page is DIR/report.html, its figures are DIR/figures/*.svg and *.png. Only finished runs count; others are named.
-What `geonpg branch` left in DIR/branch stands beside them.
+Runs are at DIR/<any name>/, as `geonpg train` leaves them, or at DIR/<task>/<preset or algorithm>/<method or settings>/
+<seed>/ or deeper, as `geonpg compare` does. The page is report.html, its figures are figures/*.svg and *.png, in
+runs/report unless --out names another folder. Only finished runs are in tables; others are named, and their curves
+shown. What `geonpg branch` left in DIR/branch stands beside them.
 """
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from geonpg.scripts.artifacts import RUNS
 from geonpg.scripts.cli import Parser
 from geonpg.scripts.stopping import as_process
 
@@ -16,13 +18,11 @@ from geonpg.scripts.stopping import as_process
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser("geonpg report", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("results"), metavar="DIR", help="default: results")
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where the page and its figures go (default: beside the runs)"
-    )
+    parser.add_argument("--out", type=Path, default=RUNS / "report", metavar="DIR", help="default: %(default)s")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     arguments = parser.parse_args(argv)
     if not arguments.folder.is_dir():
-        parser.error(f"{arguments.folder} is no folder: name one that holds <task>/<preset>/<method>/<seed>/")
+        parser.error(f"{arguments.folder} is no folder: name one that `geonpg train` or `geonpg compare` made")
     from geonpg.scripts.reporting import report
 
     try:

@@ -17,8 +17,9 @@ from geonpg.scripts.anchors import PAPER_CURVE, PAPER_LEVEL, PAPER_STEPS, is_anc
 from geonpg.scripts.comparisons import MAIN_PRESET, Comparison, iqm, scored
 from geonpg.scripts.intervals import COUNT, Estimate, bootstrap, mean
 from geonpg.scripts.invariance_figures import METHOD_STYLE, plain
-from geonpg.scripts.report_tables import span
-from geonpg.scripts.study import Curve, Group, Kind, Run, Study
+from geonpg.scripts.report_tables import counted
+from geonpg.scripts.study import Group, Study
+from geonpg.scripts.study_runs import VARIANT, Curve, Kind, Run
 
 Array = NDArray[np.float64]
 LineStyle = Literal["-", "--", ":", "-."]
@@ -30,6 +31,8 @@ OTHER_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#999999")  # what Okabe and I
 GREY = "#888888"
 LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
 PANEL = (4.4, 3.3)  # inches
+STEPS = {1e6: "million steps", 1e3: "thousand steps"}  # on an axis
+SHORT = 1e5  # steps; shorter runs are shown in thousands, without what the paper reached in a million
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Line:
     kind: Kind
     x: Array
     estimate: Estimate  # along x
+    is_single: bool = False  # one run, which has not ended
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class Panel:
     ylabel: str
     lines: Sequence[Line]
     level: float | None = None  # the paper's
-    paper: Sequence[float] = ()  # the paper's curve at PAPER_STEPS, in millions of steps
+    paper: Sequence[float] = ()  # the paper's curve at PAPER_STEPS
+    unit: float = 1.0  # of the lines' x on the axis
 
 
 def styles(study: Study) -> dict[Kind, Style]:
@@ -78,9 +83,9 @@ def pick(choices: Sequence[T], i: int) -> T:
 
 def sets(study: Study) -> dict[str, list[Kind]]:
     """Which kinds share a figure: the main preset and other algorithms; our other presets."""
-    main = [kind for kind in study.kinds if kind.preset == MAIN_PRESET]
-    rest = [kind for kind in study.kinds if kind.preset in study.our_presets and kind.preset != MAIN_PRESET]
-    found = {"main": main + study.other_kinds, "presets": rest}
+    ours = [kind for kind in study.kinds if kind.preset in study.our_presets]
+    main = [kind for kind in ours if kind.preset.split(VARIANT)[0] == MAIN_PRESET]
+    found = {"main": main + study.other_kinds, "presets": [kind for kind in ours if kind not in main]}
     return {name: kinds for name, kinds in found.items() if kinds}
 
 
@@ -94,19 +99,31 @@ def band(curves: Sequence[Curve], end: float) -> tuple[Array, Estimate]:
     """The mean over seeds, from where every seed has one."""
     grid, values = sampled(curves, end)
     known = np.isfinite(values).all(axis=0)
+    if not known.any():  # each run has one point, which lies after `end`
+        return grid[-1:], bootstrap(mean, [np.stack([curve.y[-1:] for curve in curves])], RESAMPLES)
     return grid[known], bootstrap(mean, [values[:, known]], RESAMPLES)
+
+
+def singles(study: Study, kinds: Sequence[Kind], env_id: str, curve: Callable[[Run], Curve]) -> list[Line]:
+    """The runs that have not ended, as far as they have come."""
+    runs = [run for run in study.unfinished if run.name.env_id == env_id and run.name.kind in kinds]
+    drawn = [(run.name.kind, curve(run)) for run in runs]
+    return [Line(kind, c.x, Estimate(c.y, c.y, c.y), is_single=True) for kind, c in drawn if len(c.x)]
 
 
 def over_steps(study: Study, kinds: Sequence[Kind], curve: Callable[[Run], Curve], with_level: bool) -> list[Panel]:
     """All tasks together, then one panel per task."""
-    panels = [together(study, kinds, curve)] if len(study.env_ids) > 1 else []
+    panels = [together(study, kinds, curve)] if sum(map(is_anchored, study.env_ids)) > 1 else []
     for env_id in study.env_ids:
-        lines, task = [], task_of(env_id)
+        lines = []
         for group in groups_of(study, kinds, env_id):
             x, estimate = band([curve(run) for run in group.runs], group.budget)
-            lines.append(Line(group.name.kind, x / 1e6, estimate))
-        level, paper = (PAPER_LEVEL.get(task), PAPER_CURVE.get(task, ())) if with_level else (None, ())
-        panels.append(Panel(env_id, "million steps", "return", lines, level, paper))
+            lines.append(Line(group.name.kind, x, estimate))
+        lines += singles(study, kinds, env_id, curve)
+        unit = max((1e6 if line.x[-1] >= SHORT else 1e3 for line in lines), default=1e6)
+        task = task_of(env_id) if with_level and unit == 1e6 else ""
+        paper = PAPER_CURVE.get(task, ())
+        panels.append(Panel(env_id, STEPS[unit], "return", lines, PAPER_LEVEL.get(task), paper, unit))
     return [panel for panel in panels if panel.lines]
 
 
@@ -120,8 +137,8 @@ def together(study: Study, kinds: Sequence[Kind], curve: Callable[[Run], Curve])
             grid, values = on_grid[0][0], [scores for _, scores in on_grid]
             known = np.isfinite(np.concatenate(values)).all(axis=0)
             estimate = iqm(groups, [scores[:, known] for scores in values], RESAMPLES)
-            lines.append(Line(kind, grid[known] / 1e6, estimate))
-    return Panel("All tasks (IQM)", "million steps", "normalised return", lines, level=1.0)
+            lines.append(Line(kind, grid[known], estimate))
+    return Panel("All tasks (IQM)", STEPS[1e6], "normalised return", lines, level=1.0, unit=1e6)
 
 
 def over_time(study: Study, kinds: Sequence[Kind]) -> list[Panel]:
@@ -131,9 +148,11 @@ def over_time(study: Study, kinds: Sequence[Kind]) -> list[Panel]:
         lines = []
         for group in groups_of(study, kinds, env_id):
             x, estimate = band([run.clock for run in group.runs], min(run.clock.x[-1] for run in group.runs))
-            lines.append(Line(group.name.kind, x / 60, estimate))
-        level = PAPER_LEVEL[task_of(env_id)] if is_anchored(env_id) else None
-        panels.append(Panel(env_id, "minutes", "return", lines, level))
+            lines.append(Line(group.name.kind, x, estimate))
+        lines += singles(study, kinds, env_id, lambda run: run.clock)
+        is_long = any(run.training.x[-1] >= SHORT for run in study.shown if run.name.env_id == env_id)
+        level = PAPER_LEVEL.get(task_of(env_id)) if is_long else None
+        panels.append(Panel(env_id, "minutes", "return", lines, level, unit=60.0))
     return [panel for panel in panels if panel.lines]
 
 
@@ -143,26 +162,28 @@ def groups_of(study: Study, kinds: Sequence[Kind], env_id: str) -> list[Group]:
 
 
 def legend_labels(study: Study, kinds: Sequence[Kind]) -> dict[Kind, str]:
-    return {kind: f"{kind} ({span(g.seeds for g in study.of_kind(kind).values())} seeds)" for kind in kinds}
+    labels = {}
+    for kind in kinds:
+        seeds = [group.seeds for group in study.of_kind(kind).values()]
+        others = sum(run.name.kind == kind for run in study.unfinished)
+        parts = [counted("seed", *seeds)] * bool(seeds) + [f"{others} unfinished"] * bool(others)
+        labels[kind] = f"{kind} ({', '.join(parts)})"
+    return labels
 
 
 def draw(ax: Axes, panel: Panel, style: Mapping[Kind, Style]) -> None:
     if panel.level is not None:
         ax.axhline(panel.level, color=GREY, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
     if panel.paper:
-        ax.plot(np.array(PAPER_STEPS) / 1e6, panel.paper, "x", color=GREY, markersize=5, zorder=1)
+        ax.plot(np.array(PAPER_STEPS) / panel.unit, panel.paper, "x", color=GREY, markersize=5, zorder=1)
     for line in panel.lines:
-        look = style[line.kind]
-        ax.fill_between(line.x, line.estimate.low, line.estimate.high, color=look.color, alpha=0.15, linewidth=0)
-        ax.plot(line.x, line.estimate.value, color=look.color, linestyle=look.line, linewidth=1.5)
+        look, x = style[line.kind], line.x / panel.unit
+        width, marker = 0.8 if line.is_single else 1.5, "o" if len(x) == 1 else ""
+        if not line.is_single:
+            ax.fill_between(x, line.estimate.low, line.estimate.high, color=look.color, alpha=0.15, linewidth=0)
+        ax.plot(x, line.estimate.value, marker=marker, color=look.color, linestyle=look.line, linewidth=width)
     ax.set(title=panel.title, xlabel=panel.xlabel, ylabel=panel.ylabel)
     ax.set_xlim(left=0)
-    finish(ax)
-
-
-def finish(ax: Axes) -> None:
-    """No background: the page has its own."""
-    ax.set_facecolor("none")
     plain(ax)
 
 
@@ -200,9 +221,10 @@ def intervals(rows: Mapping[str, tuple[Estimate, str]], neutral: float, xlabel: 
             [estimate.low, estimate.high], [height, height], color=color, linewidth=6, alpha=0.35, solid_capstyle="butt"
         )
         ax.plot(estimate.value, height, "|", color=color, markersize=10, markeredgewidth=2.5)
-        ax.text(0.01, height + 0.25, name, transform=ax.get_yaxis_transform(), va="bottom")
+        label = ax.text(0.01, height + 0.25, name, transform=ax.get_yaxis_transform(), va="bottom")
+        label.set_in_layout(False)  # a long one would leave no room for the axes
     ax.set(xlabel=xlabel, yticks=[], ylim=(-0.4, len(rows) - 0.1))
-    finish(ax)
+    plain(ax)
     return figure
 
 
@@ -210,7 +232,7 @@ def iqm_figure(study: Study) -> Figure | None:
     found = {kind: groups for kind in study.kinds if (groups := scored(study, kind))}
     style = styles(study)
     rows = {
-        f"{kind} ({len(groups)} tasks, {span(g.seeds for g in groups)} seeds)": (
+        f"{kind} ({counted('task', len(groups))}, {counted('seed', *(g.seeds for g in groups))})": (
             iqm(groups, [group.finals for group in groups], COUNT),
             style[kind].color,
         )
@@ -221,7 +243,9 @@ def iqm_figure(study: Study) -> Figure | None:
 
 def improvement_figure(study: Study, comparisons: Sequence[Comparison]) -> Figure | None:
     style = styles(study)
-    rows = {f"{each} ({each.seeds} seeds)": (each.improvement(), style[each.kind].color) for each in comparisons}
+    rows = {
+        f"{each} ({counted('seed', each.seeds)})": (each.improvement(), style[each.kind].color) for each in comparisons
+    }
     return intervals(rows, 0.5, "probability of improvement") if rows else None
 
 

@@ -2,34 +2,50 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from matplotlib.figure import Figure
 
 from geonpg.scripts.artifacts import Table, shown
 from geonpg.scripts.report_figures import Style, encoded
-from geonpg.scripts.study import Kind
+from geonpg.scripts.study_runs import Kind
 
 DASHES = {"-": "none", "--": "6 3", ":": "2 3", "-.": "6 3 2 3"}
 CSS = """
 :root { color-scheme: light dark; --ink: #1a1a1a; --paper: #ffffff; --soft: #f3f3f1; --rule: #d5d5d0;
-  --good: #00664a; --bad: #a63c00; }
+  --good: #00664a; --bad: #a63c00; --link: #0b57a4; --shade: rgb(0 0 0 / .25); }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e4e0; --paper: #16181a; --soft: #212427; --rule: #41464b; --good: #4fd0a5; --bad: #ff9a5c; } }
+  :root { --ink: #e4e4e0; --paper: #16181a; --soft: #212427; --rule: #41464b; --good: #4fd0a5; --bad: #ff9a5c;
+    --link: #8ec5ff; --shade: rgb(255 255 255 / .3); } }
 * { box-sizing: border-box; }
+html { scroll-behavior: smooth; scroll-padding-top: 1rem; }
 body { margin: 0 auto; padding: 1rem; max-width: 76rem; background: var(--paper); color: var(--ink);
   font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: break-word; }
+a { color: var(--link); }
 h1, h2, h3 { line-height: 1.2; }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--rule); padding-bottom: .3rem; }
 p, li { max-width: 46rem; }
 .note { font-size: .9rem; opacity: .85; }
-.scroll { overflow-x: auto; border: 1px solid var(--rule); border-radius: .4rem; max-width: 100%; width: fit-content; }
-table { border-collapse: separate; border-spacing: 0; font-size: .875rem; font-variant-numeric: tabular-nums; white-space: nowrap; }
-th, td { padding: .3rem .7rem; text-align: left; border-top: 1px solid var(--rule); }
-thead th { border-top: 0; background: var(--soft); }
-tbody th { font-weight: 600; position: sticky; left: 0; background: var(--paper); }
+.summary { border: 1px solid var(--rule); border-radius: .4rem; background: var(--soft); padding: .8rem 1rem;
+  list-style: none; margin: 1rem 0; }
+.summary li { max-width: none; }
+.contents ol { columns: 20rem; padding-left: 1.8rem; margin: .5rem 0; }
+details { margin: .6rem 0; }
+summary { cursor: pointer; padding: .2rem 0; }
+details[open] > summary { margin-bottom: .5rem; }
+.scroll { overflow-x: auto; border: 1px solid var(--rule); border-radius: .4rem; max-width: 100%; width: fit-content;
+  background: linear-gradient(to left, var(--paper) 30%, transparent) right / 2.4rem 100% no-repeat local,
+    linear-gradient(to left, var(--shade), transparent) right / .8rem 100% no-repeat scroll; }
+table { border-collapse: separate; border-spacing: 0; font-size: .875rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .5rem; text-align: left; border-top: 1px solid var(--rule); white-space: nowrap; }
+thead th { border-top: 0; white-space: normal; vertical-align: bottom; border-bottom: 2px solid var(--rule); }
+tbody th { font-weight: 600; }
+th:first-child { position: sticky; left: 0; background: var(--paper); }
+td.list { white-space: normal; min-width: 17rem; }
 @media (max-width: 40rem) {
-  tbody th { white-space: normal; overflow-wrap: break-word; min-width: 9.5rem; max-width: 9.5rem; } }
+  th:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 8.5rem; max-width: 8.5rem; }
+  td.list { min-width: 12rem; } }
 .number { text-align: right; }
 .better { color: var(--good); font-weight: 600; }
 .worse { color: var(--bad); font-weight: 600; }
@@ -37,14 +53,26 @@ tbody th { font-weight: 600; position: sticky; left: 0; background: var(--paper)
 figure { margin: 0 0 .8rem; max-width: 34rem; }
 figure.wide { max-width: none; overflow-x: auto; }
 figure.wide svg { min-width: 44rem; }
-figure svg { width: 100%; height: auto; display: block; }
+figure svg { width: 100%; height: auto; display: block; fill: currentColor; }
 figure svg text { fill: currentColor; font-family: inherit !important; }
 .key { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; padding: 0; list-style: none; font-size: .9rem; max-width: none; }
 .key svg { vertical-align: middle; margin-right: .4rem; }
 """  # noqa: E501
 
 
-def page(title: str, body: Sequence[str]) -> str:
+@dataclass(frozen=True)
+class Section:
+    """A heading of the page, which its contents list, and what stands under it."""
+
+    title: str
+    parts: Sequence[str]
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def page(title: str, summary: Mapping[str, str], sections: Sequence[Section]) -> str:
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -52,14 +80,26 @@ def page(title: str, body: Sequence[str]) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(title)}</title><style>{CSS}</style></head><body>",
             f"<h1>{escape(title)}</h1>",
-            *body,
+            summary_html(summary),
+            contents_html(sections),
+            *(section_html(section) for section in sections),
             "</body></html>\n",
         ]
     )
 
 
-def heading(text: str) -> str:
-    return f"<h2>{escape(text)}</h2>"
+def summary_html(lines: Mapping[str, str]) -> str:
+    shown = (f"<li><strong>{escape(name)}:</strong> {escape(text)}</li>" for name, text in lines.items())
+    return f'<ul class="summary">{"".join(shown)}</ul>'
+
+
+def contents_html(sections: Sequence[Section]) -> str:
+    links = (f'<li><a href="#{section.anchor}">{escape(section.title)}</a></li>' for section in sections)
+    return f'<nav class="contents" aria-label="Contents"><ol>{"".join(links)}</ol></nav>'
+
+
+def section_html(section: Section) -> str:
+    return "\n".join([f'<h2 id="{section.anchor}">{escape(section.title)}</h2>', *section.parts])
 
 
 def subheading(text: str) -> str:
@@ -67,11 +107,16 @@ def subheading(text: str) -> str:
 
 
 def paragraph(text: str, name: str = "") -> str:
-    return f'<p class="{name}">{escape(text)}</p>' if name else f"<p>{escape(text)}</p>"
+    return f"<p{css(name)}>{escape(text)}</p>"
 
 
 def items(texts: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
+
+
+def folded(title: str, part: str) -> str:
+    """Shown when its title is clicked."""
+    return f"<details><summary>{escape(title)}</summary>{part}</details>"
 
 
 def table_html(table: Table) -> str:
@@ -79,23 +124,32 @@ def table_html(table: Table) -> str:
     rows = [[shown(cell) for cell in row] for row in table.rows]
     numeric = [all(map(is_number, column)) for column in zip(*rows, strict=True)]
     head = "".join(
-        f'<th scope="col"{css("number" if n else "")}>{escape(c)}</th>'
+        f'<th scope="col"{css("number" if n else "")}>{breakable(c)}</th>'
         for c, n in zip(table.columns, numeric, strict=True)
     )
     body = "".join(f"<tr>{row_html(row, numeric)}</tr>\n" for row in rows)
+    note = paragraph(table.note, "note") if table.note else ""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(table.title)}">'
-        f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n{paragraph(table.note, 'note')}"
+        f"<table><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>\n{note}"
     )
+
+
+def breakable(name: str) -> str:
+    """A name like InvertedDoublePendulum may go on in the next line at each of its words."""
+    return "<wbr>".join(escape(word) for word in re.split(r"(?<=[a-z])(?=[A-Z])", name))
 
 
 def row_html(row: Sequence[str], numeric: Sequence[bool]) -> str:
     first, *rest = row
-    cells = [
-        f"<td{css('number' if n else cell if cell in ('better', 'worse') else '')}>{escape(cell)}</td>"
-        for cell, n in zip(rest, numeric[1:], strict=True)
-    ]
-    return f'<th scope="row">{escape(first)}</th>' + "".join(cells)
+    cells = [f"<td{css(class_of(cell, n))}>{escape(cell)}</td>" for cell, n in zip(rest, numeric[1:], strict=True)]
+    return f'<th scope="row">{breakable(first)}</th>' + "".join(cells)
+
+
+def class_of(cell: str, numeric: bool) -> str:
+    if numeric:
+        return "number"
+    return cell if cell in ("better", "worse") else "list" if cell.count(", ") > 1 else ""
 
 
 def css(name: str) -> str:
@@ -104,7 +158,7 @@ def css(name: str) -> str:
 
 def is_number(cell: str) -> bool:
     """Or an interval, or nothing."""
-    return re.fullmatch(r"(-?\d[-\d. ±toM k]*|never|-|)", cell) is not None
+    return re.fullmatch(r"(-?\d[-\d. ±toM k]*|never|not known|nan|-|)", cell) is not None
 
 
 def figure_html(figure: Figure, label: str, wide: bool = False) -> str:

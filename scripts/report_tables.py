@@ -6,14 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, STEPS, TASKS, is_anchored, task_of
-from geonpg.scripts.artifacts import Table
+from geonpg.scripts.artifacts import Table, aligned, number
 from geonpg.scripts.comparisons import Comparison, Pair, iqm, over_baseline, over_others, scored
 from geonpg.scripts.intervals import COUNT, Estimate, student
-from geonpg.scripts.study import Group, Kind, Name, Study
+from geonpg.scripts.study import Group, Study
+from geonpg.scripts.study_runs import Kind, Name, Run
 
 Array = NDArray[np.float64]
 
 INTERVAL = "95 % interval"
+UNKNOWN = "not known"  # the interval of a single run
+GEOMETRY = "Does geometry help?"
 WHOLE = "whole"  # the label of runs that ablations are held against: the preset itself, with their number of steps
 
 
@@ -21,7 +24,7 @@ def tables(study: Study) -> list[Table]:
     """Those that have rows, in the order of the page."""
     against_ng, against_others = over_baseline(study), over_others(study)
     found = [
-        verdict_table("verdicts", "Does geometry help?", against_ng),
+        verdict_table("verdicts", GEOMETRY, against_ng),
         verdict_table("others", "Against other algorithms", against_others),
         difference_table(against_ng),
         iqm_table(study),
@@ -33,22 +36,16 @@ def tables(study: Study) -> list[Table]:
     return [table for table in found if table.rows]
 
 
-def number(value: float | Array) -> str:
-    """About four digits."""
-    size = abs(float(value))
-    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
-
-
 def steps_text(steps: float) -> str:
     if np.isinf(steps):
         return "never"
     return f"{steps / 1e6:.2f} M" if steps >= 1e5 else f"{steps / 1e3:.0f} k"
 
 
-def interval(estimate: Estimate) -> str:
-    if not np.isfinite(estimate.high):
-        return "not known"  # of a single run
-    return f"{number(estimate.low)} to {number(estimate.high)}"
+def estimated(estimate: Estimate) -> list[str]:
+    """The value, and its interval if there is one."""
+    value, low, high = aligned(float(estimate.value), float(estimate.low), float(estimate.high))
+    return [value, f"{low} to {high}" if np.isfinite(estimate.high) else UNKNOWN]
 
 
 def span(values: Iterable[float]) -> str:
@@ -57,12 +54,27 @@ def span(values: Iterable[float]) -> str:
     return " to ".join(f"{end:g}" for end in dict.fromkeys([*ends[:1], *ends[-1:]]))
 
 
+def counted(thing: str, *counts: int) -> str:
+    """'1 task', '2 tasks', '3 to 5 tasks'."""
+    return f"{span(counts)} {thing}{'' if set(counts) == {1} else 's'}"
+
+
+def episodes_text(runs: Sequence[Run]) -> str:
+    """How many episodes evaluations have: the last one of a run that has ended has more."""
+    last = [run.episodes[-1] for run in runs if run.has_ended]
+    others = [count for run in runs for count in run.episodes[: -1 if run.has_ended else None]]
+    if not last:
+        return f"An evaluation has {counted('deterministic episode', *others)}." if others else ""
+    rest = f", the others {span(others)}" if others else ""
+    return f"A run's last evaluation has {counted('deterministic episode', *last)}{rest}."
+
+
 def verdict_table(name: str, title: str, comparisons: Sequence[Comparison]) -> Table:
     rows = []
     for each in comparisons:
         found = each.improvement()
         word, seeds = each.verdict(), span(pair.seeds for pair in each.pairs.values())
-        rows.append([str(each), word, number(found.value), interval(found), str(len(each.pairs)), seeds])
+        rows.append([str(each), word, *estimated(found), str(len(each.pairs)), seeds])
     note = (
         "Probability that a run ends above a run of the other on the same task (last evaluation), mean over tasks; "
         "0.5 is no difference."
@@ -74,11 +86,10 @@ def difference_table(comparisons: Sequence[Comparison]) -> Table:
     rows = []
     for each in comparisons:
         for env_id, pair in each.pairs.items():
-            found = pair.difference()
-            rows.append([env_id, str(each), pair.verdict(), number(found.value), interval(found), str(pair.seeds)])
-    columns = ("task", "comparison", "verdict", "difference", INTERVAL, "seeds")
+            rows.append([env_id, pair.verdict(), str(each), *estimated(pair.difference()), str(pair.seeds)])
+    columns = ("task", "verdict", "comparison", "difference", INTERVAL, "seeds")
     note = "Difference of the means over seeds of the last evaluation."
-    return Table("differences", "Task by task", columns, sorted(rows), note)
+    return Table("differences", "Task by task", columns, sorted(rows, key=lambda row: (row[0], row[2])), note)
 
 
 def iqm_table(study: Study) -> Table:
@@ -87,9 +98,9 @@ def iqm_table(study: Study) -> Table:
         if groups := scored(study, kind):
             final = iqm(groups, [group.finals for group in groups], COUNT)
             training = iqm(groups, [group.training_finals for group in groups], COUNT)
-            row = [str(kind), number(final.value), interval(final), number(training.value), interval(training)]
             seeds = span(group.seeds for group in groups)
-            rows.append([*row, str(len(groups)), seeds, steps_text(groups[0].budget)])
+            row = [str(kind), *estimated(final), *estimated(training), str(len(groups)), seeds]
+            rows.append([*row, steps_text(groups[0].budget)])
     columns = ("method", "evaluation", INTERVAL, "training", INTERVAL, "tasks", "seeds", "steps")
     note = (
         "Interquartile mean over tasks and seeds of normalised scores: 0 is a random policy, 1 the paper's ACKTR at "
@@ -102,14 +113,14 @@ def task_table(study: Study) -> Table:
     rows = []
     for (env_id, kind), group in study.main.items():
         final, area = student(group.finals), student(group.areas)
-        row = [env_id, str(kind), number(final.value), interval(final), number(group.training_finals.mean())]
-        row += [number(area.value), interval(area), f"{np.median(group.minutes):.1f}"]
+        row = [env_id, str(kind), *estimated(final), number(group.training_finals.mean()), *estimated(area)]
+        row.append(number(float(np.median(group.minutes))))
         rows.append([*row, steps_text(group.budget), str(group.seeds)])
     columns = ("task", "method", "evaluation", INTERVAL, "training", "area", INTERVAL, "minutes", "steps", "seeds")
     note = (
-        f"Means over seeds. Evaluation: the last one, {span(group.episodes for group in study.main.values())} "
-        "deterministic episodes. Training: return of training episodes at the end. Area: under the training curve, "
-        "divided by the steps. Minutes: median of a run's wall-clock, evaluations included."
+        f"Means over seeds. Evaluation: the last one. {episodes_text(study.shown)} Training: return of training "
+        "episodes at the end. Area: under the training curve, divided by the steps. Minutes: median of a run's "
+        "wall-clock, evaluations included."
     )
     return Table("tasks", "Every task", columns, rows, note)
 
@@ -133,7 +144,8 @@ def published_table(study: Study) -> Table:
     """Ours in both metrics, then the literature."""
     versions = sorted({env_id.rpartition("-")[2] for env_id in study.env_ids if is_anchored(env_id)})
     rows = [row for kind in study.kinds for version in versions for row in our_rows(study, kind, version)]
-    rows += [[p.method, p.source, p.metric, p.seeds, steps_text(STEPS), *p.returns] for p in PUBLISHED]
+    if rows:
+        rows += [[p.method, p.source, p.metric, p.seeds, steps_text(STEPS), *p.returns] for p in PUBLISHED]
     columns = ("method", "source", "metric", "seeds", "steps", *TASKS)
     note = (
         "TRN: return of stochastic training episodes. FIN: final evaluation. MAX: best over time of the mean over "
@@ -157,16 +169,17 @@ def our_rows(study: Study, kind: Kind, version: str) -> list[list[str]]:
 
 
 def spread(scores: Array) -> str:
-    return f"{number(scores.mean())} ± {number(scores.std())}"
+    return " ± ".join(aligned(scores.mean(), scores.std())) if len(scores) > 1 else number(scores.mean())
 
 
 def ablation_table(study: Study) -> Table:
     rows = []
     for (env_id, kind), group in study.groups.items():
         if group.ablation_of is not None and kind.preset != WHOLE:
-            row = [env_id, str(kind), *against_whole(study, group), number(group.finals.mean())]
+            verdict, *rest = against_whole(study, group)
+            row = [env_id, verdict, str(kind), *rest, number(group.finals.mean())]
             rows.append([*row, str(group.ablation_of), steps_text(group.budget), str(group.seeds)])
-    columns = ("task", "ablation", "verdict", "difference", INTERVAL, "whole", "evaluation", "of", "steps", "seeds")
+    columns = ("task", "verdict", "ablation", "difference", INTERVAL, "whole", "evaluation", "of", "steps", "seeds")
     note = (
         "Difference: of the ablation's mean evaluation from that of the whole method after as many steps; where steps "
         f"are annealed, of runs under the label {WHOLE!r} that had as many. "
@@ -185,5 +198,4 @@ def against_whole(study: Study, group: Group) -> list[str]:
     if whole is None:
         return ["nothing to compare with", "", "", ""]
     pair = Pair(group, whole)
-    found, mean_of_whole = pair.difference(), pair.finals[1].mean()
-    return [pair.verdict(), number(found.value), interval(found), number(mean_of_whole)]
+    return [pair.verdict(), *estimated(pair.difference()), number(pair.finals[1].mean())]

@@ -145,14 +145,26 @@ def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not(tmp_path
     means = [float(estimate(study, "geo", "score", env_id).value) / span for env_id, span in spans.items()]
     assert float(estimate(study, "geo", "score", ALL).value) == pytest.approx(np.mean(means))
     by_name = {table.name: table for table in tables(study)}
-    verdicts = {(row[0], row[1]): row[-1] for row in by_name["score"].rows}
+    verdicts = {(row[0], row[1]): row[2] for row in by_name["score"].rows}
     for place in (ALL, "HalfCheetah-v4", "Hopper-v4"):
         assert verdicts[place, "geo"] == "better"
         assert verdicts[place, "geof"] == "worse"
         assert verdicts[place, "mid"] == "not significant"
-    misses = {(row[0], row[1]): row[-1] for row in by_name["kl_miss"].rows}
+    misses = {(row[0], row[1]): row[2] for row in by_name["kl_miss"].rows}
     assert misses[ALL, "geo"] == "worse"
     assert branch_analysis.verdict(found, 0, FEWEST) == "higher"
+
+
+def test_C16_without_a_folder_nothing_goes_into_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for base in ("results", "runs"):
+        (tmp_path / base / "branch/Hopper-v4").mkdir(parents=True)
+        write_rows(tmp_path / base / "branch/Hopper-v4/1000.csv", [drawn(rule, 100.0, 1.0, 512) for rule in RULES])
+    assert branch.main(["--only-report"]) == 0
+    assert {path.name for path in Path("runs/branch").iterdir()} > {"tables.md", "branch.png"}
+    assert [path.name for path in Path("results/branch").iterdir()] == ["Hopper-v4"]
 
 
 def test_the_state_file_is_not_taken_for_a_result(folder: Path) -> None:

@@ -8,21 +8,22 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from html import escape
-from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
+from pages import Element, read_page
 from studies import write_group, write_run
 
-from geonpg.scripts import report, reporting
+from geonpg.scripts import report
 from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, RANDOM_LEVEL, TASKS, normalised
 from geonpg.scripts.artifacts import Table
 from geonpg.scripts.branch_trunk import RULES, Branch, write_rows
 from geonpg.scripts.report_figures import over_steps
 from geonpg.scripts.report_page import table_html
+from geonpg.scripts.report_sections import CAPTIONS, SETS
 from geonpg.scripts.report_tables import tables
 from geonpg.scripts.study import read_study
 
@@ -154,7 +155,7 @@ def test_branches_stand_beside_the_runs(tmp_path: Path) -> None:
     assert json.loads(done.printed)["branch/Hopper-v4/geo/score"] == 1
     assert "Paired branches" in done.page
     assert "too few checkpoints" in done.page
-    assert Page(done.page).fetched == []
+    assert fetched(read_page(done.page)) == []
 
 
 def test_steps_to_the_paper_s_level(outcome: Outcome) -> None:
@@ -195,7 +196,7 @@ def test_what_is_left_out_is_named(outcome: Outcome) -> None:
 
 
 def test_leaves_a_page_and_figures_and_nothing_else(outcome: Outcome) -> None:
-    measures = [f"{measure}-{where}" for measure in reporting.CAPTIONS for where in reporting.SETS]
+    measures = [f"{measure}-{where}" for measure in CAPTIONS for where in SETS]
     figures = {f"{name}.{kind}" for name in [*measures, "verdicts", "iqm"] for kind in ("svg", "png")}
     assert {path.name for path in (outcome.out / "figures").iterdir()} == figures
     assert {path.name for path in outcome.out.iterdir()} == {"report.html", "figures"}
@@ -203,30 +204,44 @@ def test_leaves_a_page_and_figures_and_nothing_else(outcome: Outcome) -> None:
         assert imread(path)[..., :3].std() > 0.03, f"{path.name} is blank"
 
 
-class Page(HTMLParser):
-    """Tags, and whatever would be fetched."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.fetched: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        for name, value in attributes:
-            if name in ("src", "href", "xlink:href", "srcset", "data") and not (value or "").startswith("#"):
-                self.fetched.append(f"{tag} {name}={value}")
+def fetched(page: Element) -> list[str]:
+    """Whatever is not inside the page."""
+    names = ("src", "href", "xlink:href", "srcset", "data")
+    links = [(e.tag, e.attributes[name]) for e in page for name in names if name in e.attributes]
+    return [f"{tag} {link}" for tag, link in links if not link.startswith("#")]
 
 
 def test_the_page_needs_nothing_else(outcome: Outcome) -> None:
-    page = Page(outcome.page)
-    assert page.fetched == []
-    assert not {"script", "link", "iframe", "img"} & set(page.tags)
+    page = read_page(outcome.page)
+    assert fetched(page) == []
+    assert not {"script", "link", "iframe", "img"} & {e.tag for e in page}
     assert not re.search(r"url\((?!#)|@import", outcome.page)
     # two sets of kinds, each with training and evaluation, together and by task, and wall-clock; two of intervals
-    assert page.tags.count("figure") == 2 * (3 + 3 + 2) + 2
-    assert page.tags.count("table") == len(tables(read_study(outcome.runs)))
+    assert len(page.all("figure")) == 2 * (3 + 3 + 2) + 2
+    assert len(page.all("table")) == len(tables(read_study(outcome.runs)))
+
+
+def test_C16_without_a_folder_nothing_goes_into_results(
+    outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it goes instead, git keeps nothing."""
+    monkeypatch.chdir(tmp_path)
+    runs = tmp_path / "results"
+    write_run(runs / "Hopper-v4/default/geo/0", 1000)
+    before = sorted(runs.rglob("*"))
+    for arguments in (["results"], []):
+        assert report.main([*arguments, "--json"]) == 0
+        assert sorted(runs.rglob("*")) == before
+        assert {path.name for path in (tmp_path / "runs/report").iterdir()} == {"report.html", "figures"}
+        shutil.rmtree(tmp_path / "runs")
+    assert "runs/" in (Path(__file__).parents[2] / ".gitignore").read_text().splitlines()
+
+
+def test_C16_the_commands_that_rebuild_our_results_name_them() -> None:
+    root = Path(__file__).parents[2]
+    text = "\n".join(path.read_text() for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))])
+    for command in re.findall(r"geonpg report results[^`#\n]*", text):
+        assert "--out results" in command
 
 
 def test_every_table_is_on_the_page(outcome: Outcome) -> None:
@@ -287,7 +302,7 @@ def no_room(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(nothing, "holds no finished run"), (no_folder, "is no folder"), (no_room, "cannot write")],
+    [(nothing, "holds no run with a curve"), (no_folder, "is no folder"), (no_room, "cannot write")],
 )
 def test_a_wrong_folder_is_one_sentence_and_exit_code_2(
     arguments: Callable[[Path], list[str]], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -308,7 +323,13 @@ const frame = document.querySelector("iframe");
 frame.onload = () => {{
   const page = frame.contentDocument;
   const all = name => [...page.querySelectorAll(name)].map(e => e.getBoundingClientRect());
-  document.title = JSON.stringify({{width: page.documentElement.scrollWidth,
+  const ends = [...page.querySelectorAll(".scroll")].map(box => {{
+    const heads = [...box.querySelectorAll("thead th")], visible = box.scrollWidth <= box.clientWidth;
+    box.scrollLeft = box.scrollWidth;
+    const [first, last, edge] = [heads[0], heads.at(-1), box].map(e => e.getBoundingClientRect());
+    return {{visible, reached: last.left >= first.right - 1 && last.right <= edge.right + 1}};
+  }});
+  document.title = JSON.stringify({{width: page.documentElement.scrollWidth, ends,
     figures: all("figure svg").map(b => [b.width, b.height]), tables: all(".scroll").map(b => [b.left, b.right])}});
 }};
 </script>"""
@@ -333,3 +354,5 @@ def test_a_browser_shows_it(outcome: Outcome, width: int, tmp_path: Path) -> Non
     assert len(found["figures"]) == outcome.page.count("<figure")
     assert all(w > 270 and h > 80 for w, h in found["figures"])
     assert all(left >= 0 and right <= width for left, right in found["tables"])
+    assert all(end["reached"] for end in found["ends"])  # the last column, beside the first one that stays in sight
+    assert width < 1200 or all(end["visible"] for end in found["ends"])

@@ -9,7 +9,8 @@ import pytest
 from studies import write_group, write_run
 from trained import Runs
 
-from geonpg.scripts.study import Kind, Name, read_study
+from geonpg.scripts.study import read_study
+from geonpg.scripts.study_runs import Kind, Name
 
 GEO = Name("Hopper-v4", Kind("default", "geo"))
 
