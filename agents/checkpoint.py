@@ -7,34 +7,28 @@ A checkpoint is an uncompressed zip file, which `numpy.load` opens too:
     arrays.bin     the bytes of all arrays, end to end: a zip entry for each would take most of the time
     zip comment    the format's version, and the SHA-256 of every byte before it
 
-In `state.json` an object whose one key starts with "$" stands for what JSON lacks (see `Packer.pack`), for example
+In `state.json` an object whose one key starts with "$" stands for what JSON lacks (see packing.py), for example
 `{"$array": [dtype, shape, order of the dimensions in memory, first byte in arrays.bin]}`.
 """
 
 import hashlib
 import json
 import logging
-import math
 import os
 import re
-import struct
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, ZipInfo
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
 from geonpg.kfac.choice import require
 
+from .packing import Array, Packer, unpack, unstorable
+
 State = Mapping[str, Any]
-Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +37,14 @@ MARK, MANIFEST, ARRAYS = "format", "state.json", "arrays.bin"
 # The last bytes of a file of any version; only the digest itself is not under the checksum.
 DIGEST_LENGTH = 64
 TAIL = re.compile(rb"%s, format (\d+), sha256 [0-9a-f]{%d}\Z" % (NAME.encode(), DIGEST_LENGTH))
-STORABLE = "None, bool, int, float, str, list, tuple, dict, and numbers of numpy or torch"
-# A dtype that numpy lacks, such as bfloat16, is stored as integers of the same bits.
-BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-DTYPES = {str(dtype): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be read; the message names the file and says why."""
+
+
+class OtherRun(CheckpointError):
+    """A checkpoint that is good, but not of this run: an older one beside it would be no better."""
 
 
 def write(path: Path, state: State) -> None:
@@ -67,7 +61,20 @@ def read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
     check(path, data)
-    return from_bytes(data)
+    with expecting(path):
+        return from_bytes(data)
+
+
+@contextmanager
+def expecting(path: Path) -> Iterator[None]:
+    """Whatever fails in here does so because the file, undamaged, holds something else than this version writes."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:  # unexpected content can fail in any way
+        words = " ".join(str(error).split()) or "no reason given"
+        raise CheckpointError(f"{path} is not of this version: {type(error).__name__}, {words}") from error
 
 
 def from_bytes(data: bytes) -> dict[str, Any]:
@@ -116,112 +123,6 @@ def digest(data: bytes | memoryview) -> bytes:
 
 # Every checkpoint starts with these bytes, so that a truncated one can be told from a foreign file.
 HEAD = archived("", [])[: 30 + len(MARK) + len(NAME)]
-
-
-@dataclass
-class Packer:
-    """Turns a state into what JSON can say, and puts its arrays aside."""
-
-    arrays: list[Array] = field(default_factory=list)
-    size: int = 0
-
-    def pack(self, path: str, value: Any) -> Any:
-        """`value` for JSON; types must match exactly, because a subclass would come back as its base."""
-        kind = type(value)
-        if value is None or kind in (bool, str):
-            return value
-        if kind is int:  # beyond 2^53 other readers of JSON lose digits
-            return value if abs(value) < 2**53 else {"$int": hex(value)}
-        if kind is float:  # repr is exact, but JSON has no inf and nan, and nan has many bit patterns
-            return value if math.isfinite(value) else {"$float": struct.pack(">d", value).hex()}
-        if kind is list:
-            return self.pack_all(path, enumerate(value))
-        if kind is tuple:
-            return {"$tuple": self.pack_all(path, enumerate(value))}
-        if isinstance(value, Mapping):
-            return self.pack_mapping(path, value)
-        if isinstance(value, np.generic) and value.dtype.kind in "biufc":
-            return {"$scalar": [value.dtype.str, value.tobytes().hex()]}
-        if kind is np.ndarray and value.dtype.kind in "biufc":
-            return {"$array": self.put(value)}
-        if isinstance(value, Tensor) and is_plain(value):
-            return {"$tensor": [str(value.dtype), *self.put(as_array(value))]}
-        raise unstorable(path, value)
-
-    def pack_all(self, path: str, items: Iterable[tuple[Any, Any]]) -> list[Any]:
-        return [self.pack(f"{path}.{key}" if path else str(key), value) for key, value in items]
-
-    def pack_mapping(self, path: str, mapping: Mapping[Any, Any]) -> dict[str, Any]:
-        for key in mapping:
-            if type(key) not in (str, int):
-                raise TypeError(f"a checkpoint cannot hold {path or 'a state'} with the key {key!r}: use str or int")
-        values = self.pack_all(path, mapping.items())
-        if all(type(key) is str and not key.startswith("$") for key in mapping):
-            return dict(zip(mapping, values, strict=True))
-        keys = [self.pack(path, key) for key in mapping]
-        return {"$dict": list(zip(keys, values, strict=True))}
-
-    def put(self, array: Array) -> list[Any]:
-        """Where and how the array is stored.
-
-        Its dimensions keep their order in memory, on which the last bit of a product may depend; gaps are not kept.
-        """
-        order = list(range(array.ndim))
-        if not array.flags.c_contiguous:
-            order.sort(key=lambda axis: -abs(array.strides[axis]))
-        place = self.size
-        self.arrays.append(np.ascontiguousarray(array.transpose(order)))
-        self.size += array.nbytes
-        return [array.dtype.str, array.shape, order, place]
-
-
-def unpack(value: Any, store: bytes) -> Any:
-    """What `Packer.pack` made `value` of; `store` holds the bytes of all arrays."""
-    match value:
-        case list():
-            return [unpack(item, store) for item in value]
-        case {"$int": digits}:
-            return int(digits, 16)
-        case {"$float": bits}:
-            return struct.unpack(">d", bytes.fromhex(bits))[0]
-        case {"$tuple": items}:
-            return tuple(unpack(item, store) for item in items)
-        case {"$dict": items}:
-            return {unpack(key, store): unpack(item, store) for key, item in items}
-        case {"$scalar": [dtype, bits]}:
-            return np.frombuffer(bytes.fromhex(bits), dtype)[0]
-        case {"$array": where}:
-            return taken(store, *where)
-        case {"$tensor": [dtype, *where]}:
-            return torch.from_numpy(taken(store, *where)).view(DTYPES[dtype])
-        case dict():
-            return {key: unpack(item, store) for key, item in value.items()}
-    return value
-
-
-def taken(store: bytes, dtype: str, shape: list[int], order: list[int], place: int) -> Array:
-    end = place + np.dtype(dtype).itemsize * math.prod(shape)
-    numbers = np.frombuffer(bytearray(memoryview(store)[place:end]), dtype)  # a copy, which may be written to
-    return numbers.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
-
-
-def is_plain(tensor: Tensor) -> bool:
-    """Whether the tensor is a block of numbers: not sparse, nested, quantised, or without data."""
-    return tensor.layout is torch.strided and not (tensor.is_nested or tensor.is_quantized or tensor.is_meta)
-
-
-def as_array(tensor: Tensor) -> Array:
-    numbers = tensor.detach().cpu().resolve_conj().resolve_neg()
-    try:
-        return numbers.numpy()
-    except TypeError:
-        return numbers.view(BITS[numbers.itemsize]).numpy()
-
-
-def unstorable(path: str, value: Any) -> TypeError:
-    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-    dtype = f" of {value.dtype}" if isinstance(value, np.ndarray | Tensor) else ""
-    return TypeError(f"a checkpoint cannot hold {path or 'a state'} of type {kind}{dtype}: use {STORABLE}")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -280,12 +181,20 @@ class Checkpoints:
             old.unlink(missing_ok=True)
         return path
 
-    def latest(self) -> tuple[Path, dict[str, Any]] | None:
-        """The newest checkpoint that can be read, with a warning for each one that cannot; None in an empty folder."""
+    def latest(self, take: Callable[[Path, dict[str, Any]], None] | None = None) -> tuple[Path, dict[str, Any]] | None:
+        """The newest checkpoint that can be read, and that `take` takes; None in an empty folder.
+
+        Warns of each one that is passed over, by a CheckpointError other than OtherRun.
+        """
         reasons = []
         for path in reversed(self.paths()):
             try:
-                return path, read(path)
+                state = read(path)
+                if take is not None:
+                    take(path, state)
+                return path, state
+            except OtherRun:
+                raise
             except CheckpointError as error:
                 log.warning("%s; trying the checkpoint before it", error)
                 reasons.append(str(error))

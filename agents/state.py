@@ -6,8 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
+from torch import nn
+
+from geonpg.kfac import NaturalGradient
+
+from .forms import AnyLength, Anything, Later, Many, Maybe, OneOf
 
 COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_last_obs", "_last_episode_starts")
 OWN = ("env", "counters", "random")  # what each of several processes that train one agent has for itself
@@ -82,3 +88,49 @@ def set_random_state(state: dict[str, Any]) -> None:
     np.random.set_state(tuple(state["numpy"]))
     version, numbers, next_gauss = state["python"]
     random.setstate((version, tuple(numbers), next_gauss))
+
+
+def form_of(agent: OnPolicyAlgorithm) -> dict[str, Any]:
+    """The form of this agent's state after any number of updates: see forms.py."""
+    env: Any = agent.env
+    generators = get_random_state() | {"cuda": Later(Many(AnyLength(torch.uint8)))}
+    generators["python"] = [*generators["python"][:-1], Maybe(0.0)]
+    forms = {
+        name: learner.state_dict() if isinstance(learner, nn.Module) else optimizer_form(learner)
+        for name, learner in learners(agent).items()
+    }
+    return forms | {
+        "counters": dict.fromkeys(COUNTERS, 0)
+        | {
+            "_last_obs": observations_form(env.observation_space, env.num_envs),
+            "_last_episode_starts": np.zeros(env.num_envs, np.bool_),
+        },
+        "episodes": Many({"r": 0.0, "l": 0}),
+        "successes": Later(Many(0.0)),
+        "env": env.get_state() if hasattr(type(env), "get_state") else None,
+        "random": generators,
+    }
+
+
+def observations_form(space: spaces.Space[Any], n_envs: int) -> Any:
+    """Of what `n_envs` environments show; scaled observations may be of float64 whatever the space says."""
+    if isinstance(space, spaces.Dict):
+        return {key: observations_form(part, n_envs) for key, part in space.spaces.items()}
+    assert space.shape is not None
+    return OneOf(tuple(np.zeros((n_envs, *space.shape), dtype) for dtype in (np.float64, space.dtype)))
+
+
+def optimizer_form(optimizer: Any) -> dict[str, Any]:
+    """Of ours in full; of torch's own only its groups, whose state it checks itself."""
+    own = optimizer.state_dict()
+    if not isinstance(optimizer, NaturalGradient):
+        return {**own, "state": Anything()}
+    blocks, like = optimizer.geometry.fisher.blocks, optimizer.geometry.network.layout.read().cpu()
+    made = {
+        "statistics": [tuple(torch.zeros(shape, dtype=torch.float64) for shape in b.shapes) for b in blocks],
+        "inverses": [tuple(torch.zeros(shape, dtype=like.dtype) for shape in b.inverse_shapes) for b in blocks],
+    }
+    state = {**own["state"], **{name: OneOf(([], full)) for name, full in made.items()}}
+    state |= {name: Maybe(like) for name in ("gradient", "last")}
+    state["generator"] = AnyLength(torch.uint8)  # its length depends on the device
+    return {**own, "state": {name: Later(form) for name, form in state.items()}}

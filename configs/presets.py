@@ -184,6 +184,8 @@ def spelled(value: Any) -> str:
     return value if isinstance(value, str) else shown(value)
 
 
-def to_toml(settings: Settings) -> str:
-    """Every key and value; `load` reads it back to equal settings."""
-    return "".join(f"{key} = {shown(value)}\n" for key, value in asdict(settings).items())
+def to_toml(settings: Settings, description: str = "") -> str:
+    """Every key and value, after one line of description; `load` reads it back to equal settings."""
+    line = "".join(letter if letter.isprintable() else "?" for letter in description)
+    heading = f"description = {json.dumps(line, ensure_ascii=False)}\n" if line else ""
+    return heading + "".join(f"{key} = {shown(value)}\n" for key, value in asdict(settings).items())

@@ -3,7 +3,7 @@
 import csv
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
 from math import floor, isfinite, log10
@@ -20,8 +20,21 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        raise concerning(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def concerning(path: Path, error: OSError) -> OSError:
+    """The same error, with the name of the file that was meant."""
+    return error if error.errno is None else OSError(error.errno, error.strerror, str(path))
+
+
+def named(folder: Path, error: OSError) -> OSError:
+    """The same error, with its file's name as text; with the folder's, if it names no file."""
+    return concerning(Path(os.fsdecode(error.filename)) if error.filename else folder, error)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -3,15 +3,17 @@
 `geonpg compare` starts it. It resumes after a kill bit for bit, as our own runs do (see run.py).
 """
 
-import json
 import logging
+import math
 import shlex
 import sys
 import time
 import tomllib
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,15 +24,17 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
-from geonpg.agents.checkpoint import CheckpointError, Checkpoints
+from geonpg.agents.checkpoint import CheckpointError, Checkpoints, OtherRun, expecting
 from geonpg.agents.collector import BrokenEnvironment
-from geonpg.agents.state import get_state, set_state
+from geonpg.agents.forms import misfit
+from geonpg.agents.state import form_of, get_state, set_state
 from geonpg.configs import FIELDS, Settings, shown
 from geonpg.scripts import records, zoo
 from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, prepare
 from geonpg.scripts.cli import Parser, count, seed
-from geonpg.scripts.records import FINAL_EPISODES, TIMES, Stopped, recorded_env, require_state, write_tables
-from geonpg.scripts.run import create
+from geonpg.scripts.facts import create, facts_of, inode, require_home, warn_of_changes
+from geonpg.scripts.locks import alone
+from geonpg.scripts.records import FINAL_EPISODES, HISTORY, TIMES, Stopped, recorded_env, require_state, write_tables
 from geonpg.scripts.stopping import listening
 
 CURVE_STEPS = 10_000  # at least, between two rows of the learning curve
@@ -98,18 +102,16 @@ def begin(plan: Baseline, folder: Path) -> "BaselineRun":
 
 def resume(folder: Path, env_id: str | None = None) -> "BaselineRun":
     """The run in a folder, at its last good checkpoint; `env_id` as the user names it, which must be the run's own."""
+    facts = facts_of(folder)
+    recorded_env(facts.env, env_id, folder)
     try:
-        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-        plan = Baseline(recorded_env(str(facts["env"]), env_id, folder), facts["seed"], config)
-        resumed = BaselineRun(plan, folder)
-    except (OSError, KeyError, TypeError) as error:
+        resumed = BaselineRun(Baseline(facts.env, facts.seed, config), folder)
+    except (OSError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{folder} is no run folder of a baseline: {error}") from None
-    found = resumed.checkpoints.latest()
-    if found is not None:
-        resumed.restore(*found)
-    else:
+    if resumed.checkpoints.latest(resumed.restore) is None:
         require_state(folder)
+    warn_of_changes(facts)
     for leftover in folder.glob(".*.tmp"):
         leftover.unlink()
     return resumed
@@ -140,11 +142,16 @@ class BaselineRun:
 
     def restore(self, path: Path, state: dict[str, Any]) -> None:
         if state.get("identity") != self.plan.identity:
-            raise CheckpointError(f"{path} belongs to another run, or {self.folder / 'config.toml'} was changed")
-        if not set_state(self.agent, state["agent"]):
-            logging.warning("these environments cannot be restored: they begin new episodes")
-        self.curve, self.evaluations, self.times = state["curve"], state["evaluations"], state["times"]
-        self.seconds = state["seconds"]
+            raise OtherRun(f"{path} belongs to another run, or {self.folder / 'config.toml'} was changed")
+        with expecting(path):
+            history = {name: state[name] for name in HISTORY}
+            wrong = misfit(state["agent"], form_of(self.agent), "agent") or misfit(history, HISTORY, "history")
+            if wrong:
+                raise CheckpointError(f"{path} is not of this version: {wrong}")
+            if not set_state(self.agent, state["agent"]):
+                logging.warning("these environments cannot be restored: they begin new episodes")
+        self.curve, self.evaluations, self.times = history["curve"], history["evaluations"], history["times"]
+        self.seconds = history["seconds"]
 
     def save(self) -> None:
         history = {"curve": self.curve, "evaluations": self.evaluations, "times": self.times, "seconds": self.seconds}
@@ -157,6 +164,9 @@ class BaselineRun:
         self.agent.learn(self.settings.steps - self.steps, callback=keeper, reset_num_timesteps=self.steps == 0)
         keeper.after_update(final=True)
         self.env.close()
+
+    def write_results(self) -> None:
+        write_tables(self.folder, self.curve, self.evaluations, self.times)
 
     def evaluate(self, episodes: int) -> None:
         like = normalization_of(self.env)
@@ -180,7 +190,9 @@ class Keeper(BaseCallback):
     def __init__(self, kept: BaselineRun, stop: Callable[[], bool]) -> None:
         super().__init__()
         self.run, self.stop = kept, stop
-        self.clock = self.saved = time.perf_counter()
+        self.clock = time.perf_counter()
+        self.saved = -math.inf if kept.steps == 0 else self.clock  # a checkpoint comes before the first results
+        self.home = inode(kept.folder)
         self.fresh = True  # no update has been made since the run was begun or restored
 
     def spend(self, phase: str) -> None:
@@ -201,19 +213,22 @@ class Keeper(BaseCallback):
 
     def after_update(self, final: bool = False) -> None:
         kept, settings = self.run, self.run.settings
+        require_home(kept.folder, self.home)
         self.spend("policy")  # and the critic, which is trained together with it
         due = kept.evaluations[-1][0] + settings.eval_every if kept.evaluations else settings.eval_every
         if final or kept.steps >= due:
             kept.evaluate(FINAL_EPISODES if final else settings.eval_episodes)
             self.spend("evaluation")
-        if final or kept.steps >= (kept.curve[-1][0] if kept.curve else 0) + CURVE_STEPS:
+        recorded = final or kept.steps >= (kept.curve[-1][0] if kept.curve else 0) + CURVE_STEPS
+        if recorded:
             kept.curve.append(kept.curve_row())
             kept.times.append([kept.steps, *kept.seconds.values()])
-            write_tables(kept.folder, kept.curve, kept.evaluations, kept.times)
         stopping = self.stop()
         if final or stopping or time.perf_counter() - self.saved > records.CHECKPOINT_SECONDS:
             kept.save()
             self.saved = time.perf_counter()
+        if recorded:  # after the checkpoint, from which they can be made again
+            kept.write_results()
         if stopping and not final:
             raise Stopped
 
@@ -238,20 +253,23 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     return arguments
 
 
-def prepared(arguments: Namespace) -> BaselineRun:
+def prepared(arguments: Namespace) -> AbstractContextManager[BaselineRun]:
+    """The run that was asked for, with its folder locked."""
     if arguments.resume:
-        return resume(arguments.resume, arguments.env)
+        return alone(arguments.resume, partial(resume, arguments.resume, arguments.env))
     budget = {key: getattr(arguments, key) for key in BUDGET}
     config = config_of(arguments.algorithm, arguments.settings, arguments.env, budget)
-    return begin(Baseline(arguments.env, arguments.seed, config), arguments.folder)
+    plan = Baseline(arguments.env, arguments.seed, config)
+    return alone(arguments.folder, partial(begin, plan, arguments.folder))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     try:
-        with listening() as signals:
-            current = prepared(arguments)
-            if not current.is_complete:
+        with listening() as signals, prepared(arguments) as current:
+            if current.is_complete:
+                current.write_results()  # some may have been lost
+            else:
                 current.train(stop=signals)
             return 0
     except Stopped:

@@ -26,7 +26,8 @@ from geonpg.kfac.ranks import ALONE
 from geonpg.scripts.building import prepare
 from geonpg.scripts.held_out import begin, update
 from geonpg.scripts.invariance_figures import plain
-from geonpg.scripts.run import Plan, shared_agent
+from geonpg.scripts.plans import Plan
+from geonpg.scripts.run import shared_agent
 
 ENV, SEED = "HalfCheetah-v4", 0
 PHASES = ("rollout", "values", "policy", "critic")

@@ -18,8 +18,9 @@ from geonpg.scripts.branch_analysis import figure, flat, read_study, tables
 from geonpg.scripts.branch_design import DESIGN, TASKS, Design, design_of
 from geonpg.scripts.branch_trunk import RULES, read_rows, rows_path
 from geonpg.scripts.building import make_env
+from geonpg.scripts.locks import locked
 from geonpg.scripts.report_figures import encoded
-from geonpg.scripts.runner import Runner, Task, locked
+from geonpg.scripts.runner import LOCK_SECONDS, Runner, Task
 from geonpg.scripts.stopping import Signals, listening
 
 POLL_SECONDS = 0.5
@@ -60,7 +61,7 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
         make_env(load(arguments.preset, env_id), env_id, 1, 0).close()
         require(is_native(env_id), f"{env_id} cannot be set back to a state: branch needs MuJoCo tasks like {TASKS}")
     arguments.results.mkdir(parents=True, exist_ok=True)
-    with locked(arguments.results) as lock:
+    with locked(arguments.results, LOCK_SECONDS) as lock:
         design = recorded(arguments, env_ids)
         wanted = design.checkpoints * len(RULES)
         cells = [(env_id, seed) for seed in design.seeds for env_id in env_ids]

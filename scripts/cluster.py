@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 
 from geonpg.scripts.artifacts import replacing
 from geonpg.scripts.jobs import Job
+from geonpg.scripts.locks import AtWork, locked
 from geonpg.scripts.runner import ATTEMPTS
 
 INSTALL = 'pip install "geonpg[cluster]"'
@@ -144,6 +146,7 @@ class RayRunner:
         self.remote = self.ray.remote(num_cpus=cpus, max_retries=0)(work).options(num_returns="streaming").remote
         self.waiting = deque(tasks)
         self.running: dict[str, tuple[ClusterTask, Any]] = {}
+        self.holds: dict[str, ExitStack] = {}  # the lock of each running job's folder here
         self.failures: Counter[str] = Counter()
         self.losses: Counter[str] = Counter()
         self.failed: dict[str, str] = {}
@@ -165,21 +168,42 @@ class RayRunner:
                 self._take(task, stream)
         while self.waiting and len(self.running) < self.slots:
             task = self.waiting.popleft()
+            try:
+                self._hold(task)
+            except AtWork as error:
+                self.failed[task.name] = str(error)
+                continue
             self.running[task.name] = (task, self.remote(task.order(), task.files(), task.presets()))
+
+    def _hold(self, task: ClusterTask) -> None:
+        """Take the lock of the job's folder, as soon as it is there."""
+        if task.name not in self.holds and task.folder.exists():
+            with ExitStack() as hold:
+                hold.enter_context(locked(task.folder))
+                self.holds[task.name] = hold.pop_all()
+
+    def _leave(self, task: ClusterTask) -> None:
+        del self.running[task.name]
+        self.holds.pop(task.name, ExitStack()).close()
 
     def _take(self, task: ClusterTask, stream: Any) -> None:
         try:
             take_in(task.folder, self.ray.get(next(stream)))
+            self._hold(task)
         except StopIteration:
-            del self.running[task.name]
+            self._leave(task)
             task.done()
+        except AtWork as error:
+            self.ray.cancel(stream)
+            self._leave(task)
+            self.failed[task.name] = str(error)
         except self.ray.exceptions.RayTaskError as error:
             self._end(task, str(error.cause), self.failures, ATTEMPTS)
         except self.ray.exceptions.RayError as error:
             self._end(task, f"its worker was lost: {error}".split("\n")[0], self.losses, LOST_ATTEMPTS)
 
     def _end(self, task: ClusterTask, reason: str, counter: Counter[str], most: int) -> None:
-        del self.running[task.name]
+        self._leave(task)
         counter[task.name] += 1
         if counter[task.name] < most:
             self.waiting.appendleft(task)
@@ -190,6 +214,8 @@ class RayRunner:
         """Call off what runs; its last checkpoint, a few seconds old, is here."""
         for _, stream in self.running.values():
             self.ray.cancel(stream)
+        for hold in self.holds.values():
+            hold.close()
         self.running.clear()
         self.ray.shutdown()
 

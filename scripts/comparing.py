@@ -5,15 +5,17 @@ import shlex
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from geonpg.scripts.cluster import ClusterTask, RayRunner
-from geonpg.scripts.jobs import Job, check_recorded, compact, finish, is_done
+from geonpg.scripts.jobs import Job, check_recorded, compact, finish
+from geonpg.scripts.locks import locked
 from geonpg.scripts.matrix import Group, groups_from, jobs_of, read
 from geonpg.scripts.progress import Board, Display
-from geonpg.scripts.runner import Runner, Task, locked
+from geonpg.scripts.runner import LOCK_SECONDS, Runner, Task
 from geonpg.scripts.stopping import Signals, listening
 
 POLL_SECONDS = 0.1
@@ -26,29 +28,41 @@ def groups_of(arguments: Namespace) -> list[Group]:
     return groups_from(*what, *where, arguments.steps, arguments.preset)
 
 
-def task_of(job: Job, root: Path, compacting: bool) -> Task:
+@dataclass
+class Concluding:
+    """What follows when a run has ended well; `dropped` counts those of which only results are kept."""
+
+    compacting: bool
+    dropped: int = 0
+
+    def after(self, folder: Path) -> Callable[[], None]:
+        """A run that had ended before this command was given keeps its models."""
+        return partial(self.conclude, folder, self.compacting and not (folder / "final.ckpt").exists())
+
+    def conclude(self, folder: Path, compacting: bool) -> None:
+        finish(folder)  # first, so that a kill in here costs nothing
+        if compacting:
+            compact(folder)
+            self.dropped += 1
+
+
+def task_of(job: Job, root: Path, concluding: Concluding) -> Task:
     folder = root / job.name
 
     def command() -> list[str]:
         return [sys.executable, "-m", "geonpg.scripts.worker", *job.order(folder)]
 
-    return Task(job.name, command, partial(conclude, folder, compacting))
+    return Task(job.name, command, concluding.after(folder))
 
 
-def conclude(folder: Path, compacting: bool) -> None:
-    """A run has ended well. First that is said, so that a kill in here costs nothing."""
-    if not is_done(folder):
-        finish(folder)
-    if compacting:
-        compact(folder)
-
-
-def runner_of(arguments: Namespace, jobs: Sequence[Job], lock: int) -> Runner | RayRunner:
+def runner_of(
+    arguments: Namespace, jobs: Sequence[Job], concluding: Concluding, lock: int | None
+) -> Runner | RayRunner:
     """For these jobs, on this machine or on a cluster."""
     root = arguments.results
     if arguments.cluster is None:
-        return Runner([task_of(job, root, arguments.compact) for job in jobs], arguments.jobs, lock)
-    tasks = [ClusterTask(job, root / job.name, partial(conclude, root / job.name, arguments.compact)) for job in jobs]
+        return Runner([task_of(job, root, concluding) for job in jobs], arguments.jobs, lock)
+    tasks = [ClusterTask(job, root / job.name, concluding.after(root / job.name)) for job in jobs]
     return RayRunner(tasks, arguments.cluster, arguments.cpus)
 
 
@@ -72,14 +86,15 @@ def work(runner: Runner | RayRunner, board: Board, signals: Signals) -> None:
 def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tuple[Board, Runner | RayRunner]:
     root = arguments.results
     root.mkdir(parents=True, exist_ok=True)
-    with locked(root) as lock:
+    with locked(root, LOCK_SECONDS) as lock:
         for job in jobs:
             check_recorded(job, root / job.name)
-        board = Board(jobs, root)
-        for name in board.done:  # a kill may have come before a run was compact
-            conclude(root / name, arguments.compact)
-        runner = runner_of(arguments, [job for job in jobs if job.name not in board.done], lock)
+        board, concluding = Board(jobs, root), Concluding(arguments.compact)
+        runner = runner_of(arguments, [job for job in jobs if job.name not in board.done], concluding, lock)
         work(runner, board, signals)
+    if concluding.dropped:
+        what = f"models and checkpoints of {concluding.dropped} runs that have ended"
+        print(f"dropped the {what}; --no-compact keeps them", file=sys.stderr)
     return board, runner
 
 

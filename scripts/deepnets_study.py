@@ -16,6 +16,7 @@ from geonpg.scripts.deepnets_figures import Runs, course_table, figures_of, leve
 from geonpg.scripts.deepnets_methods import METHODS
 from geonpg.scripts.deepnets_runs import Run, agree, csv_path, read_rows, resume, train
 from geonpg.scripts.deepnets_tasks import TASKS, Experiment, Size, Task, prepare
+from geonpg.scripts.locks import locked
 
 COURSE = (1, 5, 10, 20, 30, 40, 60, 100, 140)
 INTERRUPTED = 130
@@ -103,11 +104,12 @@ def study(arguments: Namespace) -> int:
         size, folder = chosen_size(arguments, task), chosen_data(arguments, task)
         torch.set_num_threads(chosen_threads(arguments))
         out.mkdir(parents=True, exist_ok=True)
-        experiment = prepare(task, size, folder, arguments.seed)
         title = title_of(arguments, size, folder is None)
-        agree({"title": title, "test": size.test}, out)
-        finished = train_all(arguments, size, experiment, out)
-        tables = report(known_runs(out), title, task, arguments.task == "mnist" and arguments.size == "full", out)
+        with locked(out):
+            experiment = prepare(task, size, folder, arguments.seed)
+            agree({"title": title, "test": size.test}, out)
+            finished = train_all(arguments, size, experiment, out)
+            tables = report(known_runs(out), title, task, arguments.task == "mnist" and arguments.size == "full", out)
     except OSError as error:
         raise ValueError(f"cannot write to the folder {str(out)!r}: {error.strerror}") from None
     print("\n\n".join(table.markdown() for table in tables))

@@ -6,9 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from geonpg.configs import load, spelled
-from geonpg.scripts.jobs import first_difference
-from geonpg.scripts.records import naming
-from geonpg.scripts.run import Plan, plan_of
+from geonpg.scripts.plans import Plan, plan_of
+from geonpg.scripts.records import first_difference, naming
 
 UNNAMED = ("method", "steps", "env_threads")  # named anyway, free to change, without effect on results
 LONGEST = 120  # characters of settings in a name; file systems take 255 in all

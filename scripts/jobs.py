@@ -7,18 +7,20 @@ import csv
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from geonpg.configs import FIELDS, load, spelled, to_toml
+from geonpg.configs import load, spelled, to_toml
+from geonpg.kfac.choice import require
 from geonpg.scripts import baselines
 from geonpg.scripts.artifacts import write_text
-from geonpg.scripts.records import DONE, naming
+from geonpg.scripts.records import DONE, first_difference, has_rows, naming
 
+MADE = ("best.ckpt", "final.ckpt", "events.out.*", ".*.tmp", "checkpoints/step_*.ckpt", "checkpoints/.step_*.tmp")
 COMPACT = ("config.toml", "run.json", "curve.csv", "evaluations.csv", "times.csv", DONE)  # what stays of a run
-NO_MATTER = ("description", "env_threads")  # in a config.toml: they change no result
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,6 @@ def unique(jobs: Iterable[Job]) -> list[Job]:
     return list(found.values())
 
 
-def first_difference(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """The first setting that differs; a key that one of them does not know yet has the schema's default there."""
-    for key in (key for key in {**config, **other} if key not in NO_MATTER):
-        default = FIELDS[key].default if key in FIELDS else None
-        one, two = config.get(key, default), other.get(key, default)
-        if one != two:
-            return f"{key} ({one!r} and {two!r})"
-    return ""
-
-
 def check_recorded(job: Job, folder: Path) -> None:
     """A folder that holds another run than the job's dies: it must be neither reported nor gone on with as the job."""
     if not folder.exists():
@@ -93,6 +85,9 @@ def check_recorded(job: Job, folder: Path) -> None:
     if difference:
         advice = "move it away, give the group a label, or choose other --results"
         raise ValueError(f"{folder} was made with other settings, {difference}: {advice}")
+    lost = (folder / DONE).exists() and not is_done(folder) and not any(folder.glob("checkpoints/step_*.ckpt"))
+    cure = "put it back, or remove the folder to make the run again"
+    require(not lost, f"{folder} has ended, but its evaluations.csv is missing or empty: {cure}")
 
 
 def recorded_config(folder: Path) -> dict[str, Any]:
@@ -104,7 +99,8 @@ def recorded_config(folder: Path) -> dict[str, Any]:
 
 
 def is_done(folder: Path) -> bool:
-    return (folder / DONE).exists()
+    """Whether the run has ended and its results are there."""
+    return (folder / DONE).exists() and has_rows(folder / "evaluations.csv")
 
 
 def finish(folder: Path) -> None:
@@ -116,12 +112,11 @@ def finish(folder: Path) -> None:
 
 
 def compact(folder: Path) -> None:
-    """Of a run that is done, keep what a report needs."""
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            rmtree(entry)
-        elif entry.name not in COMPACT:
-            entry.unlink()
+    """Drop the models and checkpoints of a run that is done; what a report needs, and what others put there, stays."""
+    for entry in [path for pattern in MADE for path in folder.glob(pattern)]:
+        entry.unlink()
+    with suppress(OSError):  # something else is in it, or it is not there
+        (folder / "checkpoints").rmdir()
 
 
 def last_row(path: Path) -> dict[str, str]:

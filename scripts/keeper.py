@@ -1,5 +1,6 @@
 """Looks after a run between updates: curve, evaluations, checkpoints, stopping."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -8,9 +9,9 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
 from geonpg.agents import ACKTR
-from geonpg.agents.checkpoint import write
 from geonpg.scripts import records
-from geonpg.scripts.records import CURVE_EVERY, FINAL_EPISODES, TIMES, Stopped, write_tables
+from geonpg.scripts.facts import inode, require_home
+from geonpg.scripts.records import CURVE_EVERY, FINAL_EPISODES, TIMES, Stopped
 
 if TYPE_CHECKING:
     from geonpg.scripts.run import Run
@@ -23,7 +24,9 @@ class Keeper(BaseCallback):
         super().__init__()
         self.run, self.watch, self.stop = run, watch, stop
         self.before = dict(run.seconds)
-        self.began = self.saved = time.perf_counter()
+        self.began = time.perf_counter()
+        self.saved = -math.inf if run.steps == 0 else self.began  # a checkpoint comes before the first results
+        self.home = inode(run.folder)
         self.fresh = True  # no update has been made since the run was begun or restored
 
     def _on_rollout_start(self) -> None:
@@ -34,6 +37,8 @@ class Keeper(BaseCallback):
     def after_update(self, final: bool = False) -> None:
         """What is due now. Every rank knows what it is, and the first one writes it down."""
         run, settings, ranks = self.run, self.run.plan.settings, self.run.ranks
+        if ranks.rank == 0:
+            require_home(run.folder, self.home)
         phases = run.agent.seconds
         run.seconds |= {name: self.before[name] + phases.get(name, 0.0) for name in TIMES[2:-1]}
         run.seconds["seconds"] = self.before["seconds"] + time.perf_counter() - self.began
@@ -45,19 +50,17 @@ class Keeper(BaseCallback):
             if not run.curve or run.curve[-1][0] < run.steps:  # or it was written before an evaluation was interrupted
                 run.curve.append(curve_row(run.agent))
                 run.times.append([run.steps, *run.seconds.values()])
-            if ranks.rank == 0:
-                write_tables(run.folder, run.curve, run.evaluations, run.times)
         if self.fresh:  # an evaluation was made again: the rest was logged before
             run.agent.logger.dump(run.steps)
         elif evaluating or recording:
             run.agent.dump_logs()
         stopping, final = ranks.any(self.stop()), final and not interrupted
-        if final and ranks.rank == 0:  # before the checkpoint, which says that nothing is left to do
-            write(run.folder / "final.ckpt", run.model())
         late = time.perf_counter() - self.saved > records.CHECKPOINT_SECONDS
         if final or stopping or ranks.any(late):
             run.save()
             self.saved = time.perf_counter()
+        if recording:  # after the checkpoint, from which they can be made again
+            run.write_results(final)
         self.watch(run)
         if stopping and not final:
             raise Stopped

@@ -1,9 +1,11 @@
 """What every run leaves in its folder, ours or a baseline's, and how often."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from geonpg.agents.forms import Many, OneOf
+from geonpg.configs import FIELDS
 from geonpg.kfac.choice import require
 from geonpg.scripts.artifacts import Table, write_text
 
@@ -11,10 +13,19 @@ CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that a kill loses less t
 CURVE_EVERY = 10  # updates per row of the learning curve
 FINAL_EPISODES = 20
 DONE = "done.json"  # in the folder of a run that `geonpg compare` has ended, and of which it keeps results only
+NO_MATTER = ("description", "env_threads")  # in a config.toml: they change no result
 
 CURVE = ("steps", "return", "length", "kl", "entropy", "explained_variance", "value_loss", "rejected")
 EVALUATIONS = ("steps", "mean", "std", "returns")
 TIMES = ("steps", "seconds", "rollout", "values", "policy", "critic", "evaluation")
+
+# Of what a checkpoint holds of these tables (see forms.py); SB3's algorithms count no rejected steps.
+HISTORY = {
+    "curve": Many([0, *[0.0] * (len(CURVE) - 2), OneOf((0, 0.0))]),
+    "evaluations": Many([0, 0.0, 0.0, Many(0.0)]),
+    "times": Many([0, *[0.0] * (len(TIMES) - 1)]),
+    "seconds": dict.fromkeys(TIMES[1:], 0.0),
+}
 
 
 class Stopped(Exception):
@@ -32,9 +43,23 @@ def stopping_at(stop: Callable[[], bool]) -> Callable[[], None]:
 
 
 def require_state(folder: Path) -> None:
-    """Of a run without checkpoints: it has not come to its first, and does not hold the results of an ended one."""
-    gone = f"{folder} has ended and holds its results only, no state to go on from: begin another run"
-    require(not (folder / DONE).exists(), gone)
+    """Refuse to resume a run that has results and no checkpoint: it would begin anew, over them."""
+    ended = any((folder / name).exists() for name in (DONE, "final.ckpt"))
+    require(not ended, f"{folder} has ended and holds its results only, no state to go on from: begin another run")
+    begun = any(has_rows(folder / name) for name in ("curve.csv", "evaluations.csv"))
+    require(not begun, f"{folder} holds a learning curve and no checkpoint to go on from: begin another run")
+
+
+def has_rows(path: Path) -> bool:
+    """Whether there is a table with more than its heading."""
+    return path.is_file() and len(path.read_bytes().splitlines()) > 1
+
+
+def tables_of(curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> dict[str, str]:
+    """The text of each table of a run, by its file's name."""
+    shown = [[*row[:3], " ".join(map(repr, row[3]))] for row in evaluations]
+    parts = ("curve", CURVE, curve), ("evaluations", EVALUATIONS, shown), ("times", TIMES, times)
+    return {f"{name}.csv": Table(name, name, columns, rows).csv() for name, columns, rows in parts}
 
 
 def check_import(env_id: str, named: Collection[str], source: object, option: str = "--env") -> None:
@@ -57,6 +82,21 @@ def naming(env_id: str) -> list[str]:
 
 
 def write_tables(folder: Path, curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> None:
-    shown = [[*row[:3], " ".join(map(repr, row[3]))] for row in evaluations]
-    for name, columns, rows in (("curve", CURVE, curve), ("evaluations", EVALUATIONS, shown), ("times", TIMES, times)):
-        write_text(folder / f"{name}.csv", Table(name, name, columns, rows).csv())
+    """Write those tables of a run that the folder does not hold yet as they are."""
+    for name, text in tables_of(curve, evaluations, times).items():
+        if not holds(folder / name, text):
+            write_text(folder / name, text)
+
+
+def holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def first_difference(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """The first setting that differs; a key that one of them does not know yet has the schema's default there."""
+    for key in (key for key in {**config, **other} if key not in NO_MATTER):
+        default = FIELDS[key].default if key in FIELDS else None
+        one, two = config.get(key, default), other.get(key, default)
+        if one != two:
+            return f"{key} ({one!r} and {two!r})"
+    return ""

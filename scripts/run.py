@@ -6,17 +6,11 @@ times.csv        seconds by phase       best.ckpt, final.ckpt   policies with th
 checkpoints/     the whole state        events.out.…     TensorBoard
 """
 
-import json
-import os
-import platform
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -26,50 +20,39 @@ from stable_baselines3.common.vec_env import VecEnv
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
 from geonpg.agents import ACKTR
-from geonpg.agents.checkpoint import CheckpointError, Checkpoints, from_bytes, to_bytes, write
-from geonpg.agents.state import OWN, get_state, set_state
-from geonpg.configs import Settings, load, to_toml
+from geonpg.agents.checkpoint import (
+    CheckpointError,
+    Checkpoints,
+    OtherRun,
+    expecting,
+    from_bytes,
+    read,
+    to_bytes,
+    write,
+)
+from geonpg.agents.forms import misfit
+from geonpg.agents.state import OWN, form_of, get_state, set_state
 from geonpg.kfac import Ranks
 from geonpg.kfac.ranks import ALONE
 from geonpg.scripts.artifacts import write_text
 from geonpg.scripts.building import evaluate, make_agent, make_env, normalization_of, prepare
+from geonpg.scripts.facts import create, facts_of, warn_of_changes
 from geonpg.scripts.keeper import Keeper
 from geonpg.scripts.launched import cores
 from geonpg.scripts.memory import check_memory
-from geonpg.scripts.records import TIMES, Stopped, recorded_env, require_state, stopping_at
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a run is, before it has done anything."""
-
-    env_id: str
-    seed: int
-    settings: Settings
-    preset: str = "default"
-    device: str = "cpu"
-
-    @property
-    def name(self) -> str:
-        return f"{self.env_id.replace('/', '-')}_{Path(self.preset).stem}_{self.settings.method}_{self.seed}"
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree with; the number of steps may change."""
-        return {**asdict(self.settings), "env": self.env_id, "seed": self.seed, "steps": None}
-
-
-def versions() -> dict[str, str]:
-    packages = ("geonpg", "torch", "numpy", "gymnasium", "mujoco", "stable-baselines3")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
-
-
-def git_revision() -> str:
-    """Of the source that runs; empty outside a repository."""
-    where = Path(__file__).resolve().parent
-    command = ["git", "-C", str(where), "describe", "--always", "--dirty", "--abbrev=40"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+from geonpg.scripts.plans import Plan, config_of, plan_of
+from geonpg.scripts.records import (
+    HISTORY,
+    TIMES,
+    Stopped,
+    first_difference,
+    holds,
+    recorded_env,
+    require_state,
+    stopping_at,
+    tables_of,
+    write_tables,
+)
 
 
 def begin(plan: Plan, folder: Path, ranks: Ranks = ALONE) -> "Run":
@@ -84,35 +67,6 @@ def begin(plan: Plan, folder: Path, ranks: Ranks = ALONE) -> "Run":
     return run
 
 
-def create(folder: Path, config: str, facts: Mapping[str, Any]) -> None:
-    """The folder of a run, with its config.toml and run.json."""
-    facts = {**facts, "versions": versions(), "git": git_revision()}
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
-    try:
-        temporary.mkdir(parents=True)
-        write_text(temporary / "config.toml", config)
-        write_text(temporary / "run.json", json.dumps(facts, indent=1))
-        os.replace(temporary, folder)
-    except OSError as error:  # names the folder that was meant
-        raise OSError(error.errno, error.strerror, str(folder)) from error
-    finally:
-        rmtree(temporary, ignore_errors=True)
-
-
-def config_of(plan: Plan) -> str:
-    return f'description = "{plan.name}"\n' + to_toml(plan.settings)
-
-
-def plan_of(folder: Path) -> Plan:
-    """The plan of a run that has begun."""
-    try:
-        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        settings = load(str(folder / "config.toml"))
-        return Plan(facts["env"], facts["seed"], settings, facts["preset"], facts["device"])
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder} is no run folder: {error}") from None
-
-
 def resume(folder: Path, steps: int | None = None, ranks: Ranks = ALONE, env_id: str | None = None) -> "Run":
     """The run in a folder, at its last good checkpoint; to `steps` steps instead of those it was begun for.
 
@@ -124,11 +78,10 @@ def resume(folder: Path, steps: int | None = None, ranks: Ranks = ALONE, env_id:
     if steps is not None:
         plan = replace(plan, settings=replace(plan.settings, steps=steps))
     run = Run(plan, folder, ranks)
-    found = run.checkpoints.latest()
-    if found is not None:
-        run.restore(*found)
-    else:
+    if run.checkpoints.latest(run.restore) is None:
         require_state(folder)
+    if ranks.rank == 0:
+        warn_of_changes(facts_of(folder))
     if plan.settings.steps != begun_for:
         if plan.settings.steps <= run.steps:
             raise ValueError(f"{folder} has made {run.steps} steps already: --steps must be more, not {steps}")
@@ -158,21 +111,67 @@ class Run:
         return int(self.agent.num_timesteps)
 
     @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to train; the evaluation at the end comes before the last checkpoint."""
+        return (
+            self.steps >= self.plan.settings.steps and bool(self.evaluations) and self.evaluations[-1][0] == self.steps
+        )
+
+    @property
     def is_complete(self) -> bool:
-        return (self.folder / "final.ckpt").exists() and self.steps >= self.plan.settings.steps
+        """Whether it is finished and all of its results are there as they should be."""
+        tables = tables_of(self.curve, self.evaluations, self.times)
+        if not self.is_finished or not all(holds(self.folder / name, text) for name, text in tables.items()):
+            return False
+        try:
+            return bool(read(self.folder / "final.ckpt"))
+        except CheckpointError:
+            return False
+
+    def write_results(self, final: bool) -> None:
+        """What follows from the state: the tables and, at the end, the model."""
+        if self.ranks.rank > 0:
+            return
+        write_tables(self.folder, self.curve, self.evaluations, self.times)
+        if final:
+            write(self.folder / "final.ckpt", self.model())
 
     def restore(self, path: Path, state: dict[str, Any]) -> None:
-        if state.get("identity") != self.plan.identity:
-            raise CheckpointError(f"{path} belongs to another run, or {self.folder / 'config.toml'} was changed")
+        """Go on from a checkpoint. After a CheckpointError the run is at its beginning again."""
+        self.check_identity(path, state)
+        try:
+            with expecting(path):
+                self.set_state(path, state)
+        except CheckpointError:
+            self.env.close()
+            self.env, self.agent = shared_agent(self.plan, self.ranks)
+            raise
+
+    def check_identity(self, path: Path, state: dict[str, Any]) -> None:
+        kept, ours = state.get("identity"), self.plan.identity
+        other = f"{path} belongs to another run, or {self.folder / 'config.toml'} was changed"
+        if not isinstance(kept, dict):
+            raise OtherRun(f"{other}: it does not say what run it is of")
+        if foreign := [key for key in kept if key not in ours]:
+            raise OtherRun(f"{path} is not of this version, which knows no setting {', '.join(map(str, foreign))}")
+        if difference := first_difference(kept, ours):
+            raise OtherRun(f"{other}: {difference}")
+
+    def set_state(self, path: Path, state: dict[str, Any]) -> None:
         # an earlier version kept the environments only of each rank, which is all there is of a single one
         own = state["ranks"] if "ranks" in state else [{"env": env} for env in state["envs"]]
         if len(own) != self.ranks.size:
-            raise CheckpointError(f"{path} was made by {len(own)} processes: go on with as many")
+            raise OtherRun(f"{path} was made by {len(own)} processes: go on with as many")
         if "ranks" not in state and len(own) > 1:
-            raise CheckpointError(f"{path} is of an earlier version, which did not keep what each process saw last")
-        self.exact = set_state(self.agent, {**state["agent"], **own[self.ranks.rank]})
-        self.curve, self.evaluations, self.times = state["curve"], state["evaluations"], state["times"]
-        self.seconds = state["seconds"]
+            raise OtherRun(f"{path} is of an earlier version, which did not keep what each process saw last")
+        agent = {**state["agent"], **own[self.ranks.rank]}
+        history = {name: state[name] for name in HISTORY}
+        wrong = misfit(agent, form_of(self.agent), "agent") or misfit(history, HISTORY, "history")
+        if wrong:
+            raise CheckpointError(f"{path} is not of this version: {wrong}")
+        self.exact = set_state(self.agent, agent)
+        self.curve, self.evaluations, self.times = history["curve"], history["evaluations"], history["times"]
+        self.seconds = history["seconds"]
 
     def save(self) -> None:
         history = {"curve": self.curve, "evaluations": self.evaluations, "times": self.times, "seconds": self.seconds}
@@ -184,10 +183,13 @@ class Run:
 
     def train(self, watch: Callable[["Run"], None], stop: Callable[[], bool]) -> None:
         """To the end, or until `stop()`. `watch` is called after every update."""
+        if self.is_finished:  # and some of its results were lost
+            self.write_results(final=True)
+            return
         keeper = Keeper(self, watch, stop)
         self.agent.set_logger(self._logger())
         left = self.plan.settings.steps - self.steps
-        if left > 0:
+        if left > 0:  # or only its last evaluation is
             # the keeper logs, after updates; SB3 would do so before them
             self.agent.learn(left, callback=keeper, log_interval=sys.maxsize, reset_num_timesteps=self.steps == 0)
         keeper.after_update(final=True)

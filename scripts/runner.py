@@ -1,17 +1,12 @@
 """Runs commands on this machine, so many at a time, in order. It does not know what they do."""
 
-import fcntl
 import os
 import signal
 import subprocess
-import sys
 import tempfile
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 ATTEMPTS = 2
@@ -109,29 +104,3 @@ def release(child: Child) -> None:
     assert child.process.stdin is not None
     child.process.stdin.close()
     child.errors.close()
-
-
-@contextmanager
-def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[int]:
-    """One runner at a time in a folder. Children share the lock: those of a killed runner save before it is free."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    patience = time.monotonic() + seconds
-    try:
-        if not taken(descriptor):
-            print(f"waiting for what is still at work in {folder}", file=sys.stderr, flush=True)
-        while not taken(descriptor):
-            if time.monotonic() > patience:
-                raise ValueError(f"another process is at work in {folder}: wait for it, or choose other --results")
-            time.sleep(0.1)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def taken(descriptor: int) -> bool:
-    """The lock, if nobody else has it; to take it again is allowed."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

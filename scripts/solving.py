@@ -13,9 +13,11 @@ from tqdm import tqdm
 from geonpg.configs import load
 from geonpg.kfac.choice import require
 from geonpg.scripts.artifacts import Table
-from geonpg.scripts.jobs import first_difference, recorded_config
-from geonpg.scripts.records import Stopped
-from geonpg.scripts.run import Plan, Run, begin, config_of, resume
+from geonpg.scripts.jobs import recorded_config
+from geonpg.scripts.locks import alone
+from geonpg.scripts.plans import Plan, config_of
+from geonpg.scripts.records import Stopped, first_difference
+from geonpg.scripts.run import Run, begin, resume
 from geonpg.scripts.stopping import AFTER_UPDATE, listening
 
 SEEDS = (0, 1, 2)
@@ -32,15 +34,17 @@ class Goal:
 GOALS = (Goal("InvertedPendulum-v4", 950, 200_000), Goal("CartPole-v1", 500, 100_000))
 
 
-def run_of(goal: Goal, seed: int, runs: Path) -> Run:
+def plan_of(goal: Goal, seed: int) -> Plan:
     settings = load("default", goal.env_id, {"steps": goal.steps, "eval_every": EVAL_EVERY, "eval_episodes": 20})
-    plan = Plan(goal.env_id, seed, settings)
-    folder = runs / plan.name
+    return Plan(goal.env_id, seed, settings)
+
+
+def run_of(plan: Plan, folder: Path) -> Run:
     if not folder.exists():
         return begin(plan, folder)
     difference = first_difference(recorded_config(folder), tomllib.loads(config_of(plan)))
     require(not difference, f"{folder} was made with other settings, {difference}: choose other --runs")
-    return resume(folder, env_id=goal.env_id)
+    return resume(folder, env_id=plan.env_id)
 
 
 def row(goal: Goal, run: Run) -> list[str | int | float]:
@@ -58,10 +62,11 @@ def solved(runs: Path, stop: Callable[[], bool]) -> list[list[str | int | float]
     with tqdm(total=len(SEEDS) * sum(goal.steps for goal in GOALS), unit=" steps", unit_scale=True) as bar:
         for goal in GOALS:
             for seed in SEEDS:
-                run, done = run_of(goal, seed, runs), bar.n
+                plan, done = plan_of(goal, seed), bar.n
                 bar.set_description(f"{goal.env_id}, seed {seed}")
-                if not run.is_complete:
-                    run.train(partial(advance, bar, done), stop)
+                with alone(runs / plan.name, partial(run_of, plan, runs / plan.name)) as run:
+                    if not run.is_complete:
+                        run.train(partial(advance, bar, done), stop)
                 bar.update(done + goal.steps - bar.n)
                 rows.append(row(goal, run))
     return rows

@@ -130,7 +130,7 @@ def read_study(folder: Path) -> Study:
     for where, run in told_apart(read).items():
         together = runs.setdefault(run.name, {})
         if run.seed in together:
-            left_out.append(f"{where} is damaged: there is another run of this seed")
+            left_out.append(f"{where} is a second run of {run.name}, seed {run.seed}: the first one counts")
             continue
         together[run.seed] = run
         if not run.has_ended:

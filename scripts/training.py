@@ -7,7 +7,9 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,12 +17,15 @@ import torch
 from geonpg.agents.collector import BrokenEnvironment
 from geonpg.configs import load, parse_overrides
 from geonpg.kfac import Ranks
+from geonpg.scripts.artifacts import named
 from geonpg.scripts.bar import Bar
 from geonpg.scripts.building import check_actions
 from geonpg.scripts.folders import next_commands, run_name, why_taken
 from geonpg.scripts.launched import is_first, joined
+from geonpg.scripts.locks import alone
+from geonpg.scripts.plans import Plan
 from geonpg.scripts.records import Stopped, naming
-from geonpg.scripts.run import Plan, Run, begin, resume
+from geonpg.scripts.run import Run, begin, resume
 from geonpg.scripts.stopping import AFTER_UPDATE, Signals, listening
 
 
@@ -51,22 +56,29 @@ def quiet_threads() -> Iterator[None]:
         threading.excepthook = before
 
 
-def prepared(arguments: Namespace, ranks: Ranks) -> Run:
-    """The run that was asked for, new or gone on with, ready to train."""
-    if not arguments.resume:
-        plan = plan_from(arguments)
-        folder = arguments.folder or arguments.runs / run_name(plan)
-        if is_first() and folder.exists():
-            raise ValueError(why_taken(folder, plan))
-        return begin(plan, folder, ranks)
+def prepared(arguments: Namespace, ranks: Ranks) -> AbstractContextManager[Run]:
+    """The run that was asked for, new or gone on with, ready to train, with its folder locked."""
+    if arguments.resume:
+        return alone(arguments.resume, partial(resumed, arguments, ranks), holds=is_first())
+    plan = plan_from(arguments)
+    folder = arguments.folder or arguments.runs / run_name(plan)
+    return alone(folder, partial(begun, plan, folder, ranks), holds=is_first())
+
+
+def begun(plan: Plan, folder: Path, ranks: Ranks) -> Run:
+    if is_first() and folder.exists():
+        raise ValueError(why_taken(folder, plan))
+    return begin(plan, folder, ranks)
+
+
+def resumed(arguments: Namespace, ranks: Ranks) -> Run:
     run = resume(arguments.resume, arguments.steps, ranks, arguments.env)
     if not run.exact:
         logging.warning("these environments cannot be restored: they begin new episodes")
     return run
 
 
-def execute(arguments: Namespace, signals: Signals, ranks: Ranks) -> int:
-    run = prepared(arguments, ranks)
+def execute(run: Run, signals: Signals, ranks: Ranks) -> int:
     if run.is_complete:
         tell(f"{run.folder} is complete: {summary(run)}\n{next_commands(run.folder, run.plan.env_id)}")
         return 0
@@ -76,7 +88,9 @@ def execute(arguments: Namespace, signals: Signals, ranks: Ranks) -> int:
     except Stopped:
         tell(f"stopped at {run.steps} steps; go on with: {again(run)}")
         return 128 + (signals.received or signal.SIGTERM)  # it may have come to another rank
-    except (OSError, BrokenEnvironment) as error:
+    except OSError as error:
+        return failed(f"{run.folder} ended at {run.steps} steps: {named(run.folder, error)}")
+    except BrokenEnvironment as error:
         return failed(f"{run.folder} ended at {run.steps} steps: {error}")
     except RuntimeError as error:
         if ranks.size == 1:
@@ -117,7 +131,8 @@ def train(arguments: Namespace) -> int:
     """Train the run that the arguments name; the command's exit code."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
-        with listening(AFTER_UPDATE if is_first() else "") as signals, quiet_threads(), joined() as ranks:
-            return execute(arguments, signals, ranks)
+        heard = listening(AFTER_UPDATE if is_first() else "")
+        with heard as signals, quiet_threads(), joined() as ranks, prepared(arguments, ranks) as run:
+            return execute(run, signals, ranks)
     except (ValueError, OSError) as error:
         return failed(str(error)) if is_first() else 2  # the others found the same

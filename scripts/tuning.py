@@ -17,7 +17,9 @@ from geonpg.kfac.choice import require
 from geonpg.scripts.artifacts import Table, write_text
 from geonpg.scripts.building import make_env
 from geonpg.scripts.cluster import INSTALL, connected
-from geonpg.scripts.run import Plan, Run, begin, resume
+from geonpg.scripts.locks import alone, locked
+from geonpg.scripts.plans import Plan
+from geonpg.scripts.run import Run, begin, resume
 
 SEED = 100  # far from the seeds that one reports
 EVALUATIONS = 10  # of a trial that runs to its end
@@ -65,8 +67,7 @@ def trial(chosen: Mapping[str, Any], preset: str, env_id: str, steps: int) -> No
     tune = import_module("ray.tune")
     folder = Path(tune.get_context().get_trial_dir()) / "run"
     plan = Plan(env_id, SEED, settings_of(preset, env_id, steps, chosen), preset)
-    run = resume(folder, env_id=env_id) if folder.exists() else begin(plan, folder)
-    reported = len(run.evaluations)
+    reported = 0
 
     def watch(run: Run) -> None:
         nonlocal reported
@@ -75,7 +76,9 @@ def trial(chosen: Mapping[str, Any], preset: str, env_id: str, steps: int) -> No
             done, mean, *_ = run.evaluations[-1]
             tune.report({"score": mean, "steps": done})
 
-    run.train(watch, stop=lambda: False)
+    with alone(folder, lambda: resume(folder, env_id=env_id) if folder.exists() else begin(plan, folder)) as run:
+        reported = len(run.evaluations)
+        run.train(watch, stop=lambda: False)
 
 
 def space(tune: Any) -> dict[str, Any]:
@@ -121,8 +124,8 @@ def conclude(arguments: Namespace, grid: Any) -> Table:
     best = settings_of(arguments.preset, arguments.env, arguments.steps, leaders[0].config)
     own = asdict(load(arguments.preset, arguments.env))
     budget = {key: own[key] for key in ("steps", "eval_every", "env_threads")}  # the preset's again
-    text = f'description = "tuned on {arguments.env} from {Path(arguments.preset).stem}"\n'
-    write_text(arguments.out, text + to_toml(replace(best, **budget)))
+    description = f"tuned on {arguments.env} from {Path(arguments.preset).stem}"
+    write_text(arguments.out, to_toml(replace(best, **budget), description))
     rows = [[r.metrics["score"], r.metrics["steps"], *(r.config[key] for key in SPACE)] for r in leaders]
     return Table("tune", f"The best of {len(ended)} trials on {arguments.env}", ("score", "steps", *SPACE), rows)
 
@@ -132,7 +135,13 @@ def execute(arguments: Namespace) -> Table:
     require(steps >= EVALUATIONS, f"--steps must be at least {EVALUATIONS}, the evaluations of a trial, not {steps}")
     make_env(settings_of(arguments.preset, arguments.env, arguments.steps, {}), arguments.env, 1, 0).close()
     preset = str(Path(arguments.preset).resolve()) if arguments.preset.endswith(".toml") else arguments.preset
-    record(arguments)
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    with locked(arguments.results):
+        record(arguments)
+        return search(arguments, preset)
+
+
+def search(arguments: Namespace, preset: str) -> Table:
     os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
     ray = connected(arguments.cluster)
     try:

@@ -157,7 +157,7 @@ def test_every_task_has_tuned_settings(algorithm: str, task: str) -> None:
             "steps must be an integer from 1 to 999,999,999,999, not 0",
         ),
         ("--env Hopper-v4 --algorithm ppo", "name --algorithm, --env and --folder, or a run to go on with by --resume"),
-        ("--resume missing", "missing is no run folder of a baseline: "),
+        ("--resume missing", "missing is no run folder: "),
     ],
 )
 def test_wrong_arguments(

@@ -1,6 +1,7 @@
 """`geonpg compare` from the outside: real processes that finish, fail, are stopped and are killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from geonpg.scripts import compare
+from geonpg.scripts import compare, comparing
 from geonpg.scripts.jobs import COMPACT, is_done
 
 STUDY = """
@@ -103,8 +104,40 @@ def test_stopped_and_killed_it_ends_with_the_same_bytes(study: Path, whole: Path
     assert main(*command[3:]) == 0
     assert exact(results) == exact(whole)
     assert all((results / name / "final.ckpt").exists() for name in NAMES)
-    assert main(study, "--results", results) == 0  # compact afterwards
-    assert not list(results.rglob("*.ckpt"))
+    before = sorted(results.rglob("*"))
+    assert main(study, "--results", results) == 0
+    assert sorted(results.rglob("*")) == before
+
+
+def test_A1_what_an_earlier_command_kept_stays(
+    study: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Models of `--no-compact`, and a user's notes."""
+    results = shutil.copytree(whole, tmp_path / "results")
+    for file in ("final.ckpt", "best.ckpt", "notes.txt", "checkpoints/step_000000016384.ckpt"):
+        (results / NAMES[0] / file).parent.mkdir(exist_ok=True)
+        (results / NAMES[0] / file).write_text("kept")
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("*")}
+    assert main(study, "--results", results) == 0
+    assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
+    assert "dropped" not in capsys.readouterr().err
+
+
+def test_A1_a_run_that_had_ended_before_keeps_its_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And what is dropped of the others is said."""
+    ended, other = tmp_path / "ended", tmp_path / "other"
+    for folder in (ended, other):
+        folder.mkdir()
+    (ended / "final.ckpt").write_text("mine")
+    concluding = comparing.Concluding(compacting=True)
+    ends = [concluding.after(folder) for folder in (ended, other)]
+    for folder, end in zip((ended, other), ends, strict=True):
+        (folder / "evaluations.csv").write_text("steps,mean,std,returns\n512,7.5,0.5,7.0 8.0\n")
+        (folder / "final.ckpt").write_text("mine")
+        end()
+    assert (ended / "final.ckpt").exists()
+    assert not (other / "final.ckpt").exists()
+    assert concluding.dropped == 1
 
 
 BROKEN = """

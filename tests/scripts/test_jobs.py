@@ -117,3 +117,31 @@ def test_the_last_row_of_a_table(tmp_path: Path) -> None:
     for text, row in {"": {}, "a,b\n": {}, "a,b\n1,2\n3,nan\n": {"a": "3", "b": "nan"}}.items():
         path.write_text(text)
         assert jobs.last_row(path) == row
+
+
+def test_A1_what_a_run_does_not_make_stays(tmp_path: Path) -> None:
+    folder = finished(tmp_path / "3")
+    mine = ("notes.txt", "model.ckpt", "checkpoints/notes.txt", "plots/curve.png", "final.onnx")
+    (folder / "plots").mkdir()
+    for name in mine:
+        (folder / name).write_text("mine")
+    jobs.finish(folder)
+    jobs.compact(folder)
+    left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert left == {*jobs.COMPACT, *mine}
+
+
+def test_C5_a_run_that_is_done_has_evaluations(tmp_path: Path) -> None:
+    """Where its state is there, they are made again; otherwise it is said how to get them back."""
+    job, folder = ours(), finished(tmp_path / "run")
+    (folder / "config.toml").write_text(to_toml(Settings(**job.config)))
+    jobs.finish(folder)
+    jobs.check_recorded(job, folder)
+    (folder / "evaluations.csv").unlink()
+    (folder / "checkpoints" / "step_1.ckpt").rename(folder / "checkpoints" / "step_000000000001.ckpt")
+    jobs.check_recorded(job, folder)
+    assert not jobs.is_done(folder)
+    jobs.compact(folder)
+    cure = "put it back, or remove the folder to make the run again"
+    with pytest.raises(ValueError, match=f"run has ended, but its evaluations.csv is missing or empty: {cure}"):
+        jobs.check_recorded(job, folder)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from geonpg.scripts.runner import Runner, Task, locked
+from geonpg.scripts.locks import locked
+from geonpg.scripts.runner import LOCK_SECONDS, Runner, Task
 
 OK, FAILS = "", "import sys; print('first', file=sys.stderr); sys.exit('the last word')"
 # Ends as a run of ours does when it is asked to stop, once its file says that it is there.
@@ -108,10 +109,11 @@ def test_stopping_waits_until_children_have_saved(tmp_path: Path) -> None:
 HOLDER = """
 import sys, time
 from pathlib import Path
-from geonpg.scripts.runner import Runner, Task, locked
+from geonpg.scripts.locks import locked
+from geonpg.scripts.runner import LOCK_SECONDS, Runner, Task
 program = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); os.read(0, 1); time.sleep(1)"
 command = [sys.executable, "-I", "-S", "-c", program, sys.argv[2]]
-with locked(Path(sys.argv[1])) as lock:
+with locked(Path(sys.argv[1]), LOCK_SECONDS) as lock:
     runner = Runner([Task("child", lambda: command, lambda: None)], 1, lock)
     runner.advance()
     time.sleep(60)
@@ -126,10 +128,10 @@ def test_a_folder_is_locked_until_the_last_child_of_a_killed_runner_has_ended(
     folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder), str(sign)]) as holder:
         until(sign)
-        with pytest.raises(ValueError, match="another process is at work in "), locked(folder, seconds=0):
+        with pytest.raises(ValueError, match="another process is at work in "), locked(folder, seconds=0.1):
             pass
         assert capsys.readouterr().err == f"waiting for what is still at work in {folder}\n"
         os.kill(holder.pid, signal.SIGKILL)
     killed = time.monotonic()
-    with locked(folder):
+    with locked(folder, LOCK_SECONDS):
         assert time.monotonic() - killed > 0.5

@@ -6,7 +6,8 @@ import pytest
 
 from geonpg.configs import load
 from geonpg.scripts import solve, solving
-from geonpg.scripts.run import Plan, config_of, create
+from geonpg.scripts.facts import create
+from geonpg.scripts.run import Plan, config_of
 
 
 @pytest.fixture

@@ -145,9 +145,11 @@ def test_a_shorter_run_is_left_out_of_its_group(run: Path) -> None:
     assert study.groups[GEO].seeds == 1
 
 
-def test_a_seed_counts_once(tmp_path: Path) -> None:
+def test_C11_a_second_run_of_a_seed_is_left_out_and_not_called_damaged(tmp_path: Path) -> None:
     for where in ("one", "two"):
         write_run(tmp_path / where / "Hopper-v4/default/geo/0", 1000)
     study = read_study(tmp_path)
-    assert study.left_out == ["two/Hopper-v4/default/geo/0 is damaged: there is another run of this seed"]
+    assert study.left_out == [
+        "two/Hopper-v4/default/geo/0 is a second run of Hopper-v4/default/geo, seed 0: the first one counts"
+    ]
     assert study.groups[GEO].seeds == 1
