@@ -44,7 +44,7 @@ tbody th { font-weight: 600; }
 th:first-child { position: sticky; left: 0; background: var(--paper); }
 td.list { white-space: normal; min-width: 17rem; }
 @media (max-width: 40rem) {
-  th:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 8.5rem; max-width: 8.5rem; }
+  th:first-child { white-space: normal; overflow-wrap: anywhere; min-width: 8.5rem; max-width: 8.5rem; font-size: .8125rem; }
   td.list { min-width: 12rem; } }
 .number { text-align: right; }
 .better { color: var(--good); font-weight: 600; }

@@ -9,7 +9,7 @@ from geonpg.scripts import branch_analysis as branches
 from geonpg.scripts import report_figures as figures
 from geonpg.scripts import report_page as html
 from geonpg.scripts.artifacts import Table
-from geonpg.scripts.comparisons import iqm, over_baseline, scored
+from geonpg.scripts.comparisons import BASELINE, iqm, over_baseline, scored
 from geonpg.scripts.intervals import COUNT, FEWEST_SEEDS, Estimate, student
 from geonpg.scripts.report_figures import Panel
 from geonpg.scripts.report_page import Section
@@ -118,7 +118,7 @@ def level_line(study: Study) -> str:
 
 def geometry_line(study: Study, branched: branches.Study) -> str:
     found = [
-        f"{each} {each.verdict()}, probability {with_interval(each.improvement())}"
+        f"{each.kind} over {BASELINE}: {each.verdict()}, probability {with_interval(each.improvement())}"
         for each in over_baseline(study)[:MOST]
     ]
     if branched:
@@ -126,7 +126,7 @@ def geometry_line(study: Study, branched: branches.Study) -> str:
         measure, checkpoints = branches.MEASURES[branches.PRIMARY], min(len(rules[rule]) for rules in branched.values())
         estimate = branches.estimate(branched, rule, branches.PRIMARY, place)
         word = branches.verdict(estimate, measure.better, checkpoints)
-        found.append(f"{rule} in paired branches {word}, return {with_interval(estimate)}")
+        found.append(f"{rule} in paired branches: {word}, return {with_interval(estimate)}")
     return f"{'; '.join(found)}." if found else f"no verdict without {FEWEST_SEEDS} seeds of ng and of another method."
 
 

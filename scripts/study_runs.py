@@ -152,7 +152,7 @@ def usual_of(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def budget_of(config: Mapping[str, Any]) -> int:
     steps = config.get("steps")
-    if not isinstance(steps, int) or steps < 1:
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
         raise ValueError("config.toml has no number of steps")
     return steps
 
@@ -177,7 +177,7 @@ def read_text(path: Path) -> str:
 def read_facts(path: Path) -> dict[str, Any]:
     try:
         facts = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path.name} is not JSON: {error}") from None
     require(isinstance(facts, dict), f"{path.name} is not a JSON object")
     return dict(facts)
@@ -186,14 +186,15 @@ def read_facts(path: Path) -> dict[str, Any]:
 def read_config(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"{path.name} is not TOML: {error}") from None
 
 
 def read_columns(path: Path, wanted: Sequence[str], counted: str = "") -> dict[str, Array]:
     """Columns of numbers [n]; of the column `counted`, how many numbers stand in each cell."""
-    rows = list(csv.DictReader(read_text(path).splitlines()))
+    lines = read_text(path).splitlines()
     try:
+        rows = list(csv.DictReader(lines))
         columns = {name: np.array([float(row[name]) for row in rows]) for name in wanted}
         if counted:
             columns[counted] = np.array([float(len(row[counted].split())) for row in rows])

@@ -115,6 +115,10 @@ def test_a_run_that_has_not_ended_is_incomplete(run: Path) -> None:
         ("config.toml", lambda path: path.write_text("steps = ")),
         ("config.toml", lambda path: path.write_text('method = "geo"')),
         ("config.toml", lambda path: path.write_bytes(b"\xff\xfe")),
+        ("config.toml", lambda path: path.write_text('method = "geo"\nsteps = true')),
+        ("config.toml", lambda path: path.write_text("steps = " + "[" * 5000)),
+        ("run.json", lambda path: path.write_text("[" * 100_000)),
+        ("curve.csv", lambda path: path.write_text("steps,return\n" + "1" * 200_000)),  # more than a cell may hold
         ("run.json", lambda path: path.write_text("{")),
         ("run.json", lambda path: path.write_text("[]")),
         ("run.json", replace("Hopper", "Walker2d")),
