@@ -9,6 +9,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
 from .mujoco import TASKS, MujocoVecEnv
+from .spaces import checked
 
 log = logging.getLogger(__name__)
 _told: set[str] = set()
@@ -50,4 +51,4 @@ def make_vec(
     if name not in _told:
         _told.add(name)
         log.warning("%s has no native implementation: it runs in SB3's DummyVecEnv", name)
-    return make_vec_env(env, n_envs, seed=seed, env_kwargs=kwargs)
+    return make_vec_env(env, n_envs, seed=seed, env_kwargs=kwargs, wrapper_class=checked)

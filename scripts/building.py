@@ -2,8 +2,8 @@
 
 import ctypes
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -14,16 +14,14 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.type_aliases import PolicyPredictor
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 from torch import nn
 
 from geonpg.agents import ACKTR
-from geonpg.agents.collector import check_finite
 from geonpg.configs import FIELDS, Settings
-from geonpg.envs import Frames, Normalize, ScaleActions, is_native, make_vec, quietly
-from geonpg.envs.wrappers import restore, state_of
+from geonpg.envs import Frames, Normalize, ScaleActions, is_native, make_vec
 from geonpg.kfac import Ranks
 from geonpg.kfac.ranks import ALONE
+from geonpg.scripts.guard import Guarded, making
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}
 
@@ -45,38 +43,8 @@ log = logging.getLogger(__name__)
 _told: set[str] = set()
 
 
-class Finite(VecEnvWrapper):
-    """Finds what is not a number while it is still known whose it is: normalisation would spread it to everyone."""
-
-    def reset(self) -> Any:
-        observations = self.venv.reset()
-        check_finite(observations, np.zeros(self.num_envs))
-        return observations
-
-    def step_wait(self) -> VecEnvStepReturn:
-        step = self.venv.step_wait()
-        check_finite(step[0], step[1])
-        return step
-
-    def get_state(self) -> dict[str, Any]:
-        return {"venv": state_of(self.venv)}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        restore(self.venv, state["venv"])
-
-
-@contextmanager
-def making(env_id: str) -> Iterator[None]:
-    """An environment that cannot be made here is named, with gymnasium's reason."""
-    try:
-        with quietly():
-            yield
-    except (gymnasium.error.Error, ImportError) as error:
-        raise ValueError(f"environment {env_id!r} cannot be made: {error}") from None
-
-
 def check_actions(env_id: str, given: Mapping[str, Any]) -> None:
-    """A setting of continuous actions, given where actions are discrete, dies: it would do nothing."""
+    """Refuse a setting of continuous actions where actions are discrete: it would do nothing."""
     moot = [key for key in CONTINUOUS_ONLY if given.get(key, FIELDS[key].default) != FIELDS[key].default]
     if not moot or env_id not in gymnasium.registry:
         return
@@ -92,7 +60,7 @@ def make_env(settings: Settings, env_id: str, n_envs: int, seed: int, **keywords
     with making(env_id):
         venv = make_vec(env_id, n_envs, seed=seed, threads=settings.env_threads, **keywords)
     if not is_native(env_id):  # ours have been checked
-        venv = Finite(venv)
+        venv = Guarded(venv, env_id)
     if settings.scale_actions:
         venv = ScaleActions(venv)
     if settings.normalize_observations or settings.normalize_rewards:

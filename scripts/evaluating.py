@@ -15,10 +15,11 @@ from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
 from geonpg.agents.collector import BrokenEnvironment
+from geonpg.envs.spaces import one_line
 from geonpg.kfac.choice import require
 from geonpg.scripts.building import play
 from geonpg.scripts.intervals import student
-from geonpg.scripts.models import Model, load, one_line
+from geonpg.scripts.models import Model, load
 
 # What an option needs beyond the project's own dependencies: modules, and what pip calls them.
 NEEDS = {
@@ -118,6 +119,6 @@ def evaluate(arguments: Namespace) -> int:
     try:
         execute(arguments)
     except (ValueError, OSError, BrokenEnvironment, DependencyNotInstalled) as error:
-        print(f"geonpg evaluate: {one_line(error)}", file=sys.stderr)
+        print(f"{getattr(error, 'frames', '')}geonpg evaluate: {one_line(error)}", file=sys.stderr)
         return 2
     return 0

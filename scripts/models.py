@@ -14,6 +14,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from geonpg.agents.checkpoint import read
 from geonpg.configs import Settings
 from geonpg.envs import Normalize
+from geonpg.envs.spaces import one_line
 from geonpg.kfac.choice import require
 from geonpg.scripts.building import evaluation_env, make_agent, make_env, normalization_of, prepare
 from geonpg.scripts.records import DONE, recorded_env
@@ -111,7 +112,3 @@ def fill(policy: BasePolicy, weights: Any, path: Path) -> None:
     except RuntimeError as error:
         raise ValueError(f"the weights in {path} do not fit its policy: {one_line(error)}") from None
     policy.set_training_mode(False)
-
-
-def one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from geonpg.agents.checkpoint import step_of
 from geonpg.agents.collector import BrokenEnvironment
 from geonpg.configs import load, parse_overrides
 from geonpg.kfac import Ranks
@@ -91,7 +92,7 @@ def execute(run: Run, signals: Signals, ranks: Ranks) -> int:
     except OSError as error:
         return failed(f"{run.folder} ended at {run.steps} steps: {named(run.folder, error)}")
     except BrokenEnvironment as error:
-        return failed(f"{run.folder} ended at {run.steps} steps: {error}")
+        return failed(f"{run.folder} ended at {run.steps} steps: {error}; {how_to_go_on(run)}", error.frames)
     except RuntimeError as error:
         if ranks.size == 1:
             raise
@@ -108,6 +109,11 @@ def again(run: Run) -> str:
     return shlex.join([*command, "--resume", str(run.folder), *naming(run.plan.env_id)])
 
 
+def how_to_go_on(run: Run) -> str:
+    saved = run.checkpoints.paths()
+    return f"go on from step {step_of(saved[-1]) if saved else 0} with: {again(run)}"
+
+
 def tell(text: str) -> None:
     if is_first():
         print(text)
@@ -117,8 +123,8 @@ def first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0]
 
 
-def failed(reason: str) -> int:
-    print(f"geonpg train: {reason}", file=sys.stderr)
+def failed(reason: str, frames: str = "") -> int:
+    print(f"{frames}geonpg train: {reason}", file=sys.stderr)
     return 2
 
 

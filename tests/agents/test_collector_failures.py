@@ -54,7 +54,9 @@ def among(broken: Broken) -> VecEnv:
 def test_a_number_that_is_none_names_its_environment(what: str, kind: str, value: float) -> None:
     agent = agent_in(among(Broken(what, value, kind)), policy_name(kind))
     before = [p.detach().clone() for p in agent.policy.parameters()]
-    with pytest.raises(BrokenEnvironment, match=f"^environment 2 returned an? {what} that is not finite$"):
+    ends = r" \(float32 ends at 3.4e\+38\)" if np.isinf(value) else ""
+    sentence = f"^environment 2 returned an? {what} of {value}, which is not finite{ends}$"
+    with pytest.raises(BrokenEnvironment, match=sentence):
         agent.learn(100)
     assert all(torch.equal(a, b) for a, b in zip(before, agent.policy.parameters(), strict=True))
 
@@ -66,13 +68,26 @@ def test_large_numbers_are_numbers() -> None:
         check_finite(large, large[:, 0])
 
 
+@pytest.mark.parametrize("what", ["observation", "final observation", "reset"])
+def test_C9_a_number_that_float32_does_not_hold_is_told(what: str) -> None:
+    """Of two that cancel out, too: their sum is zero."""
+    agent = agent_in(among(Broken(what, -1e300, at=0 if what == "reset" else 4)))
+    cure = r"which is too large for float32: scale it below 3.4e\+38$"
+    with pytest.raises(BrokenEnvironment, match=rf"^environment 2 returned an observation of -1e\+300, {cure}"):
+        agent.learn(36)
+    with pytest.raises(BrokenEnvironment, match=rf"^environment 1 returned a reward of 1e\+39, {cure}"):
+        check_finite(np.zeros((2, 1)), np.array([0.0, 1e39]))
+    with pytest.raises(BrokenEnvironment, match=rf"^environment 0 returned an observation of 1e\+300, {cure}"):
+        check_finite(np.array([[1e300, -1e300]]), np.zeros(1))
+
+
 def test_a_first_observation_that_is_no_number() -> None:
     agent = agent_in(among(Broken("reset", np.nan, at=0)))
-    with pytest.raises(BrokenEnvironment, match=r"^environment 2 returned an observation that is not finite$"):
+    with pytest.raises(BrokenEnvironment, match=r"^environment 2 returned an observation of nan, which is not finite$"):
         agent.learn(36)
 
 
 def test_a_final_observation_that_is_no_number() -> None:
     agent = agent_in(among(Broken("final observation", np.nan)))
-    with pytest.raises(BrokenEnvironment, match=r"^environment 2 returned an observation that is not finite$"):
+    with pytest.raises(BrokenEnvironment, match=r"^environment 2 returned an observation of nan, which is not finite$"):
         agent.learn(36)

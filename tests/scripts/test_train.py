@@ -302,8 +302,10 @@ def test_an_environment_that_returns_no_number(
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     assert main("--env", spec.id, *SMALL, "--set=n_steps=16", "--n-envs=3", "--folder", tmp_path / "run") == 2
     err = capsys.readouterr().err
-    kind = "a reward" if what == "reward" else "an observation"
-    assert err.endswith(f": environment 1 returned {kind} that is not finite\n")
+    kind = {"reward": "a reward of nan", "reset": "an observation of nan"}.get(what, "an observation of inf")
+    assert f": environment 1 of {spec.id} returned {kind}, which is not finite" in err
+    step = 0 if what == "reset" else 96
+    assert err.endswith(f"; go on from step {step} with: geonpg train --resume {tmp_path / 'run'}\n")
     assert "Traceback" not in err
     saved = Checkpoints(tmp_path / "run" / "checkpoints").paths()
     assert len(saved) == (0 if what == "reset" else 2)
