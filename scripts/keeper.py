@@ -46,10 +46,10 @@ class Keeper(BaseCallback):
         recording = final or run.agent._n_updates % CURVE_EVERY == 0
         if evaluating:
             interrupted = ranks.any(not run.evaluate(FINAL_EPISODES if final else settings.eval_episodes, self.stop))
-        if recording:
-            if not run.curve or run.curve[-1][0] < run.steps:  # or it was written before an evaluation was interrupted
-                run.curve.append(curve_row(run.agent))
-                run.times.append([run.steps, *run.seconds.values()])
+        recorded = bool(run.curve) and run.curve[-1][0] == run.steps  # before an evaluation that was interrupted
+        if recording and not recorded:
+            run.curve.append(curve_row(run.agent))
+            run.times.append([run.steps, *run.seconds.values()])
         if self.fresh:  # an evaluation was made again: the rest was logged before
             run.agent.logger.dump(run.steps)
         elif evaluating or recording:
