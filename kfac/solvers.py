@@ -1,5 +1,6 @@
 """Ways to solve g x = b: by K-FAC, by conjugate gradients on the exact Fisher, densely."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .choice import require
-from .flow import solve_dense
+from .flow import StepFailure, solve_dense
 
 
 class System(Protocol):
@@ -124,11 +125,14 @@ def conjugate_gradients(
 ) -> Tensor:
     """At most `iterations` steps from zero; stops where the relative residual falls below `tolerance`.
 
-    Starting from zero makes every iterate a Galerkin solution: it never overshoots in the metric.
+    Starting from zero makes every iterate a Galerkin solution: it never overshoots in the metric. A system of which
+    not even the first step can be computed fails; zero would look like its solution.
     """
     x, residual = torch.zeros_like(b), b.clone()
     enough, previous, p = tolerance * float(b.norm()), 1.0, torch.zeros_like(b)
-    for _ in range(iterations):
+    if not math.isfinite(enough):
+        raise StepFailure("the right-hand side of the linear system overflows")
+    for i in range(iterations):
         if not float(residual.norm()) > enough:
             break
         z = precondition(residual)
@@ -137,6 +141,8 @@ def conjugate_gradients(
         gp = product(p)
         curvature = float(p @ gp)
         if not curvature > 0:  # rounding, or a non-finite product: what is solved so far stands
+            if i == 0 and not float(p @ p) == 0:  # a vector whose square is zero is too short to need a solution
+                raise StepFailure("the metric has no positive curvature along the gradient")
             break
         x.add_(p, alpha=rho / curvature)
         residual.sub_(gp, alpha=rho / curvature)

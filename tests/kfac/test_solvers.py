@@ -6,7 +6,8 @@ from problems import Surrogate, flow_of, gaussian_flow, policy
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 
-from geonpg.kfac import CgSolver, Gaussian
+from geonpg.kfac import CgSolver, FixedGaussian, Gaussian, NaturalGradient
+from geonpg.kfac.flow import StepFailure
 from geonpg.kfac.solvers import conjugate_gradients
 
 
@@ -92,11 +93,55 @@ def test_cg_is_the_trpo_direction() -> None:
 
 
 def test_a_product_that_is_not_finite_stops_the_iteration() -> None:
-    b = torch.ones(3)
-    x = conjugate_gradients(lambda v: v * float("nan"), b, torch.clone, 5, 0.0)
-    assert torch.equal(x, torch.zeros(3))
+    b, matrix = torch.tensor([1.0, 2.0, 3.0]), torch.diag(torch.tensor([1.0, 2.0, 3.0]))
+    products = iter([1.0, float("nan")])
+    x = conjugate_gradients(lambda v: matrix @ v * next(products), b, torch.clone, 5, 0.0)
+    assert torch.allclose(x, b * float(b @ b) / float(b @ matrix @ b)), "the first step stands"
 
 
 def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match="iterations must be at least 1, not 0"):
         CgSolver(iterations=0)
+
+
+def test_E7_a_right_hand_side_whose_norm_overflows_fails_the_step() -> None:
+    with pytest.raises(StepFailure, match="the right-hand side of the linear system overflows"):
+        conjugate_gradients(torch.clone, torch.full((3,), 1e20), torch.clone, 5, 1e-10)
+
+
+@pytest.mark.parametrize("curvature", [0.0, -1.0, float("nan")])
+def test_E7_a_system_without_curvature_fails_the_step(curvature: float) -> None:
+    with pytest.raises(StepFailure, match="no positive curvature along the gradient"):
+        conjugate_gradients(lambda v: v * curvature, torch.ones(3), torch.clone, 5, 0.0)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-30])
+def test_E7_where_there_is_nothing_to_solve_for_the_solution_is_zero(size: float) -> None:
+    x = conjugate_gradients(torch.clone, torch.full((3,), size), torch.clone, 5, 0.0)
+    assert torch.equal(x, torch.zeros(3))
+
+
+@pytest.mark.parametrize("solver", ["kfac", "pcg", "cg", "dense"])
+def test_E7_every_solver_rejects_a_loss_that_overflows_and_recovers(
+    solver: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    module, x, scale = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 1)), torch.randn(30, 2), 1e20
+    optimizer = NaturalGradient(module, FixedGaussian(), solver=solver)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = scale * 0.5 * (module(x) - x[:, :1]).square().mean()
+        loss.backward()
+        return loss
+
+    before = optimizer.geometry.network.layout.read()
+    for _ in range(3):
+        optimizer.step(closure)
+    assert optimizer.rejected == 3
+    assert "step 3 rejected" in caplog.text
+    assert torch.equal(optimizer.geometry.network.layout.read(), before)
+    scale = 1.0
+    losses = [float(optimizer.step(closure)) for _ in range(10)]
+    assert optimizer.rejected == 3
+    assert losses[-1] < losses[0]
