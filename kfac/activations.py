@@ -46,15 +46,15 @@ def elu(alpha: float) -> Activation:
 
 
 def activation_of(module: nn.Module) -> Activation | None:
-    """The written-out form of an activation module, if there is one."""
+    """The written-out form of an activation module, if there is one; a subclass may compute anything, and has none."""
     plain: dict[type, Activation] = {
         nn.Tanh: TANH,
         nn.Sigmoid: SIGMOID,
         nn.ReLU: RELU,
         nn.Identity: IDENTITY,
     }
-    if isinstance(module, nn.ELU):
+    if type(module) is nn.ELU:
         return elu(module.alpha)
-    if isinstance(module, nn.Softplus) and (module.beta, module.threshold) == (1, 20):
+    if type(module) is nn.Softplus and (module.beta, module.threshold) == (1, 20):
         return SOFTPLUS
     return plain.get(type(module))

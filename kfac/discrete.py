@@ -1,5 +1,6 @@
 """Discrete output families, by their logits and by the outputs after the final activation."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator
 
@@ -49,11 +50,16 @@ class Categorical(Family):
 
     def kl(self, z: Tensor, other: Tensor) -> Tensor:
         log_p = z.log_softmax(-1)
-        return (log_p.exp() * (log_p - other.log_softmax(-1))).sum(-1)
+        return (log_p.exp() * zero_where_impossible(log_p, log_p - other.log_softmax(-1))).sum(-1)
 
     def entropy(self, z: Tensor) -> Tensor:
         log_p = z.log_softmax(-1)
-        return -(log_p.exp() * log_p).sum(-1)
+        return -(log_p.exp() * zero_where_impossible(log_p, log_p)).sum(-1)
+
+
+def zero_where_impossible(log_p: Tensor, x: Tensor) -> Tensor:
+    """x, or zero for a class with logit -inf (a masked action), which adds nothing to an expectation."""
+    return x.masked_fill(log_p == -math.inf, 0.0)
 
 
 class Bernoulli(Family):

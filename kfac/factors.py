@@ -34,8 +34,8 @@ def running_average(old: Tensor | None, new: Tensor, seen: int, decay: float) ->
 
 
 def is_finite(x: Tensor) -> bool:
-    """Are all entries finite? A sum is: no infinity or nan can cancel out of it."""
-    return math.isfinite(float(x.sum()))
+    """Are all entries finite? If their sum is they are: no infinity or nan can cancel out of it."""
+    return math.isfinite(float(x.sum())) or bool(x.isfinite().all())  # finite entries may have an infinite sum
 
 
 def trace(factor: Tensor) -> float:

@@ -66,5 +66,13 @@ class Metric:
     def dense(self) -> Tensor:
         """g as a matrix [size, size]: for small models and for tests."""
         basis = torch.eye(self.at.size, dtype=self.at.z.dtype, device=self.at.z.device)
-        own = self._own_product
-        return self.ranks.mean(vmap(own)(basis) if self.at.vectorises else torch.stack([own(e) for e in basis]))
+        return self.ranks.mean(self._own_products(basis))
+
+    def _own_products(self, rows: Tensor) -> Tensor:
+        """g times each row, at once where every operation of the module can be vectorised, otherwise in turn."""
+        if self.at.vectorises:
+            try:
+                return vmap(self._own_product)(rows)
+            except RuntimeError:  # random numbers, writing into a buffer, a recurrent cell
+                pass
+        return torch.stack([self._own_product(row) for row in rows])

@@ -114,12 +114,12 @@ def integrate(field: Callable[[Tensor], Tensor], start: Tensor, time: float) -> 
     """Follow dy/dt = field(y) from `start` for `time`; fails where the solution ends before that."""
 
     def numpy_field(_: float, y: np.ndarray) -> np.ndarray:
-        return field(torch.from_numpy(y).to(start.dtype)).numpy()
+        return field(torch.from_numpy(y).to(start)).double().cpu().numpy()
 
-    solution = solve_ivp(numpy_field, (0.0, time), start.double().numpy(), method="DOP853", rtol=RTOL, atol=ATOL)
+    solution = solve_ivp(numpy_field, (0.0, time), start.double().cpu().numpy(), method="DOP853", rtol=RTOL, atol=ATOL)
     if not solution.success:
         raise StepFailure(f"the ODE solver stopped: {solution.message}")
-    return torch.from_numpy(solution.y[:, -1]).to(start.dtype)
+    return torch.from_numpy(solution.y[:, -1]).to(start)
 
 
 RULES: dict[str, Rule] = {

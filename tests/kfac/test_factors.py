@@ -1,5 +1,7 @@
 """The pure algebra of Kronecker factors."""
 
+import math
+
 import pytest
 import torch
 
@@ -65,3 +67,11 @@ def test_kron_apply_with_diagonals() -> None:
     expected = torch.diag(d) @ v @ torch.diag(a)
     assert torch.allclose(kron_apply(d, v, a), expected)
     assert torch.allclose(kron_apply(torch.diag(d), v, torch.diag(a)), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_E17_numbers_whose_sum_overflows_are_finite(dtype: torch.dtype) -> None:
+    largest = torch.full((4,), torch.finfo(dtype).max, dtype=dtype)
+    assert is_finite(largest)
+    largest[2] = -math.inf
+    assert not is_finite(largest)

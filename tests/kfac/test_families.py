@@ -202,3 +202,25 @@ def test_wrong_arguments() -> None:
         FixedGaussian(0.0)
     with pytest.raises(ValueError, match="at least one family"):
         Product([])
+
+
+MASKED = torch.tensor([[0.3, -math.inf, -1.0, 0.5], [1.0, 2.0, -math.inf, -math.inf], [0.1, 0.2, 0.3, 0.4]]).double()
+
+
+def test_E10_masked_classes_have_torchs_entropy_and_kl() -> None:
+    """A logit of -inf is an action that cannot be taken; a KL to a distribution that forbids it too is finite."""
+    other = torch.where(MASKED.isinf(), MASKED, MASKED.flip(0).clamp(min=-2.0))
+    ours, theirs = (TorchCategorical(logits=z) for z in (MASKED, other))
+    torch.testing.assert_close(Categorical().entropy(MASKED), ours.entropy())
+    torch.testing.assert_close(Categorical().kl(MASKED, other), kl_divergence(ours, theirs))
+    even = torch.zeros_like(MASKED)
+    torch.testing.assert_close(Categorical().kl(MASKED, even), kl_divergence(ours, TorchCategorical(logits=even)))
+    assert Categorical().kl(even, MASKED).tolist()[:2] == [math.inf, math.inf]
+
+
+def test_E10_the_gradient_of_a_masked_entropy_is_finite() -> None:
+    logits = torch.zeros_like(MASKED).requires_grad_()
+    z = logits.masked_fill(MASKED.isinf(), -math.inf) + 0.1 * logits
+    Categorical().entropy(z).sum().backward()
+    assert logits.grad is not None
+    assert bool(logits.grad.isfinite().all())

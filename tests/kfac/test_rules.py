@@ -135,3 +135,21 @@ def test_a_singular_metric_fails_the_step() -> None:
     flat = DenseFlow(lambda y: y.sum(), lambda y: torch.zeros(2, 2, dtype=torch.float64))
     with pytest.raises(StepFailure, match="the metric is singular"):
         RULES["ng"].step(flat, START, Constant(), None)
+
+
+class OnCard(Tensor):
+    """A tensor that numpy cannot read where it lies, like one of a GPU."""
+
+    def numpy(self, *, force: bool = False):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first")
+
+    def cpu(self, *_):
+        return self.as_subclass(Tensor)
+
+
+@pytest.mark.parametrize("name", ["ng_exact", "geo_exact"])
+def test_E17_exact_rules_run_where_the_parameters_are(name: str) -> None:
+    start = START.clone().as_subclass(OnCard)
+    move, _ = RULES[name].step(PLAIN, start, Constant(lr=0.1), None)
+    assert type(move.y) is OnCard
+    assert torch.equal(move.y.cpu(), RULES[name].step(PLAIN, START, Constant(lr=0.1), None)[0].y)
