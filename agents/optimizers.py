@@ -1,5 +1,6 @@
 """The natural gradients of an agent's policy and critic, from its settings."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -67,4 +68,4 @@ def critic_optimizer(agent: "ACKTR") -> torch.optim.Optimizer:
 def solver_of(name: str, iterations: int) -> Solver:
     """The solver of that name; conjugate gradients with that many iterations."""
     solver = choose("solver", name, SOLVERS)
-    return CgSolver(solver.preconditioned, iterations) if isinstance(solver, CgSolver) else solver
+    return replace(solver, iterations=iterations) if isinstance(solver, CgSolver) else solver

@@ -68,14 +68,28 @@ class KroneckerBlock(Block):
 
     def observe_inputs(self, a: Tensor, cases: int) -> Tensor:
         """A = E[sum over positions of a a^T]."""
-        seen = patches(self.layer, a) if isinstance(self.layer, nn.Conv2d) else a
-        rows = seen.reshape(-1, self.inputs)
+        rows = self._input_rows(a)
         return second_moment(append_ones(rows) if self.has_bias else rows, cases, self.diagonal_a)
 
     def observe_gradients(self, d: Tensor) -> Tensor:
         """D = mean over cases and positions of d d^T."""
-        rows = (d.movedim(1, -1) if isinstance(self.layer, nn.Conv2d) else d).reshape(-1, self.outputs)
+        rows = self._gradient_rows(d)
         return second_moment(rows, len(rows), self.diagonal_d)
+
+    def _input_rows(self, a: Tensor) -> Tensor:
+        """What entered the layer, a row per case and position: [rows, i]."""
+        return (patches(self.layer, a) if isinstance(self.layer, nn.Conv2d) else a).reshape(-1, self.inputs)
+
+    def _gradient_rows(self, d: Tensor) -> Tensor:
+        """The gradients at what left it: [rows, o]."""
+        return (d.movedim(-3, -1) if isinstance(self.layer, nn.Conv2d) else d).reshape(-1, self.outputs)
+
+    def explains(self, pulled: Tensor, a: Tensor, d: Tensor) -> bool:
+        """Do the calls of the layer account for its whole gradient? Not if its weight is used without calling it."""
+        inputs, gradients = self._input_rows(a), self._gradient_rows(d)
+        seen = torch.cat([(gradients.mT @ inputs).reshape(-1), gradients.sum(0)])[: len(pulled)]
+        scale = float((inputs.norm(dim=1).clamp(min=1.0) * gradients.norm(dim=1)).sum())
+        return not float((pulled - seen).norm()) > torch.finfo(pulled.dtype).eps ** 0.5 * scale
 
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
         a, d = statistics

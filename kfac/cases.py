@@ -7,9 +7,10 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from .calls import Call
 from .choice import require
 from .families import Family
-from .functional import Call, Network
+from .functional import Network
 from .layout import Layout
 from .taylor import Linearisation
 
@@ -56,7 +57,7 @@ class Problem:
         linear = {name: m for name, m in module.named_modules() if type(m) is nn.Linear}
         self.network = Network(module, list(linear))
         self.family, self.cases, self.decay = family, cases, decay
-        covered = sum(p.numel() for m in linear.values() for p in m.parameters())
+        covered = sum(p.numel() for m in linear.values() for p in m.parameters() if p.requires_grad)
         require(covered == self.layout.size, "Hessian-free needs every trainable parameter in an nn.Linear layer")
         weights = [torch.full_like(p, float(p.ndim > 1)) for p in self.layout.parameters]
         self.decays = decay * self.layout.flatten(weights).detach()

@@ -16,7 +16,7 @@ from .families import Family, FreeLogStd, Gaussian
 from .flow import StepFailure
 from .layout import Layout
 from .ranks import ALONE, Ranks
-from .taylor import Linearisation
+from .taylor import FeedForward, Linearisation, Signals
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +79,7 @@ class KroneckerFisher:
         self.blocks = list(blocks_of(module, family, self.layout, settings.max_factor))
         owner = {id(m): name for name, m in module.named_modules()}
         self.layers = {owner[id(b.layer)]: b for b in self.blocks if isinstance(b, KroneckerBlock)}
+        self._calls_checked = False
         self.free = next((b.span for b in self.blocks if isinstance(b, LogStdBlock)), None)
 
     @torch.no_grad()
@@ -98,10 +99,15 @@ class KroneckerFisher:
         A layer that the network does not call has no curvature: its statistics are zero.
         """
         found: dict[str, list[Tensor]] = {}
+        unchecked = not self._calls_checked and not isinstance(at, FeedForward)
         for u in TARGETS[self.settings.targets](self.family, at.z, generator, self.ranks):
             signals = at.signals(u) if self.layers else {}
-            for name, (a, d) in signals.items():
-                block = self.layers[name]
+            if unchecked:
+                self._check_calls(at, u, signals)
+            for name, block in self.layers.items():
+                if name not in signals:
+                    continue
+                a, d = signals[name]
                 gradients = block.observe_gradients(d)
                 if name in found:
                     found[name][1] += gradients
@@ -110,6 +116,32 @@ class KroneckerFisher:
         zeros = partial(torch.zeros, dtype=torch.float64, device=at.z.device)
         every = {block: found.get(name) or list(map(zeros, block.shapes)) for name, block in self.layers.items()}
         return {id(block): tuple(map(self.ranks.mean, statistics)) for block, statistics in every.items()}
+
+    def _check_calls(self, at: Linearisation, u: Tensor, signals: Signals) -> None:
+        """Give a layer a diagonal block if its weight is used without calling it: its calls do not tell all.
+
+        Once, in the first batch that is finite. A chain that is written out uses no weight otherwise.
+        """
+        pulled = at.pullback(u)
+        self._calls_checked = not self.ranks.any(not is_finite(pulled))
+        for name, block in list(self.layers.items()):
+            own = pulled[block.span]
+            whole = block.explains(own, *signals[name]) if name in signals else not bool((own.abs() > 0).any())
+            if self.ranks.any(not whole):
+                log.warning("%s is used without calling its layer: its curvature is a diagonal", block.names[0])
+                self.make_diagonal(name)
+
+    def make_diagonal(self, layer: str) -> None:
+        """Replace a layer's Kronecker block by a diagonal one."""
+        block = self.layers.pop(layer)
+        self.blocks[self.blocks.index(block)] = DiagonalBlock(block.names, block.span)
+
+    def adopt_diagonals(self, statistics: Sequence[Statistics]) -> None:
+        """Make those blocks diagonal that were when these statistics were saved."""
+        for name, block in list(self.layers.items()):
+            i = self.blocks.index(block)
+            if i < len(statistics) and [x.shape for x in statistics[i]] == [(block.span.stop - block.span.start,)]:
+                self.make_diagonal(name)
 
     def _diagonal(self, at: Linearisation, generator: Generator) -> Tensor:
         """An unbiased estimate of diag(g): independent scores have mean zero, so cross terms cancel."""
@@ -125,10 +157,10 @@ class KroneckerFisher:
         """Memory with one more observation."""
         if not all(is_finite(x) for statistics in new for x in statistics):
             raise StepFailure("the Fisher factors are not finite")
-        old: Sequence[Statistics | None] = memory.statistics or [None] * len(new)
+        old: Sequence[Statistics] = memory.statistics or [()] * len(new)
         averaged = [
             tuple(
-                running_average(None if o is None else o[i], x, memory.seen, self.settings.averaging)
+                running_average(o[i] if len(o) == len(n) else None, x, memory.seen, self.settings.averaging)
                 for i, x in enumerate(n)
             )
             for o, n in zip(old, new, strict=True)
@@ -211,7 +243,7 @@ def blocks_of(module: nn.Module, family: Family, layout: Layout, max_factor: int
         in_order = names in ([f"{prefix}weight"], [f"{prefix}weight", f"{prefix}bias"])
         if has_kronecker_form(layer) and in_order and not tied:
             yield KroneckerBlock(names, span, layer, max_factor)
-        elif isinstance(layer, FreeLogStd) and isinstance(family, Gaussian):
+        elif type(layer) is FreeLogStd and isinstance(family, Gaussian):
             yield LogStdBlock(names, span)
         else:
             yield from (DiagonalBlock([name], layout.spans[name]) for name in names)

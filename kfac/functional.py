@@ -1,8 +1,7 @@
 """The same derivatives for any module, by autograd and `torch.func` forward mode."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -11,39 +10,12 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map
 
-from .choice import require
+from .calls import Call, Watched, watching
 from .layout import Layout
 from .modes import Curve, forward_mode, reverse_mode
+from .several import Several, joined, merged
 from .taylor import FeedForward, Linearisation, Signals, plan_of
-
-
-@dataclass(frozen=True)
-class Call:
-    """The arguments of one call of the module: the batch."""
-
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any] = field(default_factory=dict)
-
-    def to(self, dtype: torch.dtype) -> "Call":
-        """The same call with its floating-point tensors in another precision."""
-
-        def cast(value: Any) -> Any:
-            return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
-
-        return Call(*tree_map(cast, (self.args, self.kwargs)))
-
-
-@dataclass(frozen=True)
-class Watched:
-    """What the module was called with, and the values of a written-out plan's layers in the first call.
-
-    No values if the closure wrote into what the call returned: the last ones are not the network's any more.
-    """
-
-    calls: list[Call] = field(default_factory=list)
-    values: list[Tensor] = field(default_factory=list)
 
 
 @contextmanager
@@ -52,13 +24,13 @@ def recording(layers: dict[str, nn.Module]) -> Iterator[dict[str, list[tuple[Ten
     record: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in layers}
 
     def remember(name: str) -> Callable[..., Tensor]:
-        def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            record[name].append((inputs[0].detach(), output))
+        def hook(module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor) -> Tensor:
+            record[name].append(((args[0] if args else kwargs["input"]).detach(), output))
             return output.clone()  # an in-place activation must not overwrite what we keep
 
         return hook
 
-    handles = [layer.register_forward_hook(remember(name)) for name, layer in layers.items()]
+    handles = [layer.register_forward_hook(remember(name), with_kwargs=True) for name, layer in layers.items()]
     try:
         yield record
     finally:
@@ -132,8 +104,11 @@ class Network:
 
     def evaluate(self, y: Tensor, call: Call) -> Tensor:
         """The outputs z at the parameters y, without dropout; other randomness is the same every time."""
-        dtypes = {name: y.dtype if b.is_floating_point() else b.dtype for name, b in self.module.named_buffers()}
-        buffers = {name: b.to(dtypes[name], copy=True) for name, b in self.module.named_buffers()}
+        # at a point in another precision than the parameters', what had theirs comes along; all else keeps its own
+        own = self.layout.dtype
+        buffers = {
+            name: b.to(y.dtype if b.dtype == own else b.dtype, copy=True) for name, b in self.module.named_buffers()
+        }
         # the fused attention kernels have neither a forward mode nor a second derivative
         with torch.random.fork_rng(), sdpa_kernel(SDPBackend.MATH), WithoutDropout():
             torch.manual_seed(0)
@@ -169,29 +144,20 @@ class Network:
         with torch.no_grad():
             return FeedForward(self.plan, self.layout, y, x, usable)
 
-    @contextmanager
-    def watching(self) -> Iterator[Watched]:
-        """Inside, calls of the module are noted; afterwards no hook remains."""
-        watched, versions = Watched(), list[int]()
+    def linearise_all(self, y: Tensor, calls: Sequence[Call], values: Sequence[Sequence[Tensor]] = ()) -> Linearisation:
+        """The network at y on the cases of all calls together."""
+        known = values or [()] * len(calls)
+        parts = [self.linearise(y, call, own) for call, own in zip(calls, known, strict=True)]
+        return parts[0] if len(parts) == 1 else Several(parts)
 
-        def note_call(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            watched.calls.append(Call(args, kwargs))
+    def outputs_all(self, y: Tensor, calls: Sequence[Call]) -> Tensor:
+        outputs = [self.outputs(y, call) for call in calls]
+        return outputs[0] if len(outputs) == 1 else joined(outputs)
 
-        def note_value(_: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-            if len(watched.calls) == 1 and not output.is_inference():  # those have no version
-                watched.values.append(output.detach())
-                versions.append(output._version)
-
+    def watching(self) -> AbstractContextManager[list[Watched]]:
+        """Inside, calls of the module are noted, with the values of a written-out plan's layers."""
         leaves = {id(step.module): step.module for step in self.plan or []}
-        handles = [self.module.register_forward_pre_hook(note_call, with_kwargs=True)]
-        handles += [leaf.register_forward_hook(note_value) for leaf in leaves.values()]
-        try:
-            yield watched
-        finally:
-            for handle in handles:
-                handle.remove()
-        if versions and watched.values[-1]._version != versions[-1]:
-            watched.values.clear()
+        return watching(self.module, leaves.values(), self.layout.parameters[0])
 
 
 class Functional(Linearisation):
@@ -210,35 +176,51 @@ class Functional(Linearisation):
         return lambda t: self.network.evaluate(self.y + t * v, self.call)
 
     def first(self, v: Tensor) -> Tensor:
-        zero = self.y.new_zeros(())
         try:
             with torch.no_grad():
-                return forward_mode(self._along(v), zero)[1]
-        except NotImplementedError:
-            return reverse_mode(self._along(v))(zero)
+                return forward_mode(self._along(v), self.y.new_zeros(()))[1]
+        except RuntimeError:  # an operation, or a function of the user's, that has none
+            return self._first_by_reverse_mode(v)
+
+    def _first_by_reverse_mode(self, v: Tensor) -> Tensor:
+        try:
+            r = reverse_mode(self._along(v))(self.y.new_zeros(()))
+            right = self._is_adjoint(v, r)
+        except RuntimeError:  # a backward pass that cannot be differentiated either
+            right = False
+        return r if right else self._by_differences(lambda at, v: at.z, v)
+
+    def _is_adjoint(self, v: Tensor, r: Tensor) -> bool:
+        """Is w^T r = (J^T w)^T v, as for r = J v?
+
+        What a function marked `once_differentiable` adds to r torch silently leaves out.
+        """
+        w = torch.randn(r.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(r)
+        wrong = abs(float((w * r).sum()) - float(self.pullback(w) @ v))
+        return wrong <= torch.finfo(r.dtype).eps ** 0.75 * float(w.norm() * r.norm())
 
     def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """R and S, by nested forward mode where that can be trusted."""
         trusted = self.network.trusts_nested(self)
-        return self._nested(v) if trusted else (self.first(v), self._second_by_differences(v))
+        return self._nested(v) if trusted else (self.first(v), self._by_differences(Functional.first, v))
 
     @torch.no_grad()
     def _nested(self, v: Tensor) -> tuple[Tensor, Tensor]:
         along = self._along(v)
         return forward_mode(lambda t: forward_mode(along, t)[1], self.y.new_zeros(()))
 
-    def _second_by_differences(self, v: Tensor) -> Tensor:
-        """S from the exact R at two nearby points: right to several digits, whatever the module.
+    def _by_differences(self, quantity: Callable[["Functional", Tensor], Tensor], v: Tensor) -> Tensor:
+        """The derivative of a quantity along v, by its values at two points near ours: S, say, from the exact R.
 
-        In double precision, where the points are so near that hardly a ReLU switches between them.
+        In double precision, where it is right to several digits, and the points are so near that hardly a ReLU
+        switches between them.
         """
         try:
-            return self._differences(lambda at, v: at.first(v), v.double()).to(v.dtype)
+            return self._differences(quantity, v.double()).to(v.dtype)
         except RuntimeError:  # a module that insists on its own precision
-            return self._differences(lambda at, v: at.first(v), v)
+            return self._differences(quantity, v)
 
     def _differences(self, quantity: Callable[["Functional", Tensor], Tensor], v: Tensor) -> Tensor:
-        """The derivative of a quantity along v, by its values at two points near ours."""
         y, call = self.y.to(v.dtype), self.call.to(v.dtype)
         step = torch.finfo(v.dtype).eps ** (1 / 3) * (1 + float(y.norm())) / max(float(v.norm()), 1e-30)
         ahead, behind = (quantity(Functional(self.network, y + t * v, call), v) for t in (step, -step))
@@ -254,8 +236,8 @@ class Functional(Linearisation):
         away, v = (0.5 * (1 + float(self.y.norm())) / self.size**0.5 * noise).to(self.y)
         try:
             nearby = Functional(self.network, self.y + away, self.call)
-            (r, s), differences = nearby._nested(v), nearby._second_by_differences(v)
-        except (NotImplementedError, ValueError):  # no forward mode, or no value nearby
+            (r, s), differences = nearby._nested(v), nearby._by_differences(Functional.first, v)
+        except (RuntimeError, ValueError):  # no forward mode, or no value nearby
             return False
         agree = (s - differences).norm(dim=-1) <= 1e-4 * (s.norm(dim=-1) + r.norm(dim=-1))
         return float(agree.double().mean()) > 0.5  # in a few cases a ReLU may switch between the points
@@ -270,7 +252,7 @@ class Functional(Linearisation):
 
         try:
             return jvp(pulled, (self.y,), (v,))[1]
-        except NotImplementedError:
+        except RuntimeError:
             return self._differences(lambda at, v: at.pullback(u), v)
 
     def signals(self, u: Tensor) -> Signals:
@@ -280,12 +262,13 @@ class Functional(Linearisation):
             return {}
         outputs = [output for _, _, output in calls]
         grads = torch.autograd.grad(self._z, outputs, u, retain_graph=True, materialize_grads=True)
-        merged: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
+        found: dict[str, list[tuple[Tensor, Tensor]]] = {}
         for (name, a, _), grad in zip(calls, grads, strict=True):
-            inputs, gradients = merged.setdefault(name, ([], []))
-            linear = isinstance(self.network.layers[name], nn.Linear)
-            inputs.append(a.reshape(-1, a.shape[-1]) if linear else a)
-            gradients.append(grad.reshape(-1, grad.shape[-1]) if linear else grad)
-            same = inputs[0].shape[1:] == inputs[-1].shape[1:]
-            require(same, f"convolution {name!r} sees images of several sizes, K-FAC knows but one: use solver 'cg'")
-        return {name: (torch.cat(a), torch.cat(d)) for name, (a, d) in merged.items()}
+            layer = self.network.layers[name]
+            found.setdefault(name, []).append((batched(layer, a), batched(layer, grad)))
+        return {name: merged(name, pairs) for name, pairs in found.items()}
+
+
+def batched(layer: nn.Module, x: Tensor) -> Tensor:
+    """What entered or left a layer, its cases first: [cases, features], or [cases, channels, h, w] of an image."""
+    return x.reshape(-1, x.shape[-1]) if isinstance(layer, nn.Linear) else x.reshape(-1, *x.shape[-3:])

@@ -13,6 +13,7 @@ from .control import Move
 from .flow import StepFailure
 from .hessian_free_flow import HessianFreeFlow, HessianFreeSettings, Warm
 from .rules import RULES, Memory
+from .saved import require_keys
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class HessianFree:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        require_keys("HessianFree", state, self.state_dict())
         size = self.problem.layout.size
         require(len(state["y"]) == size, f"this state has {len(state['y'])} parameters, the network {size}")
         self.y, self.damping, self.updates = state["y"], state["damping"], state["updates"]

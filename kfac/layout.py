@@ -1,9 +1,12 @@
 """A module's trainable parameters as one flat vector, and back."""
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
+
+from .choice import require
 
 
 class Layout:
@@ -31,6 +34,11 @@ class Layout:
             name: slice(start, start + size) for name, start, size in zip(self.names, starts, self.sizes, strict=True)
         }
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the flat vector."""
+        return reduce(torch.promote_types, (p.dtype for p in self.parameters))
+
     def flatten(self, tensors: Iterable[Tensor]) -> Tensor:
         """One tensor per parameter -> [size]."""
         return torch.cat([t.reshape(-1) for t in tensors])
@@ -50,9 +58,18 @@ class Layout:
     def gradient(self) -> Tensor:
         """The parameters' `.grad`; a parameter the loss does not touch has gradient zero."""
         grads: Sequence[Tensor] = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        for name, grad in zip(self.names, grads, strict=True):
+            require(grad.layout is torch.strided, f"the gradient of {name} is sparse, and must be dense")
         return self.flatten(grads)
+
+    def trained(self) -> Tensor | None:
+        """One where a parameter is trained and zero where it is frozen by now: [size]; None if all are trained."""
+        if all(p.requires_grad for p in self.parameters):
+            return None
+        return self.flatten([torch.full_like(p, float(p.requires_grad)).detach() for p in self.parameters])
 
     @torch.no_grad()
     def write(self, flat: Tensor) -> None:
         """Set the parameters to the values in `flat`."""
         torch._foreach_copy_(self.parameters, self.split(flat))
+        torch.clear_autocast_cache()  # where autocast keeps rounded copies of the values before

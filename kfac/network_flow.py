@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Generator, Tensor
 
+from .calls import Call
 from .factors import is_finite
 from .fisher import FactorMemory, KroneckerFisher
 from .flow import Flow, StepFailure
-from .functional import Call, Network
+from .functional import Network
 from .metric import Bending, Metric
 from .ranks import ALONE, Ranks
 from .solvers import Solver
@@ -35,14 +36,14 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Batch:
-    """One update's data: a call of the module, and loss and gradient as functions of the parameters.
+    """One update's data: the calls of the module that hold it, and loss and gradient as functions of the parameters.
 
-    `values` are the layers' values at the base point, where they are known.
+    `values` are the layers' values at the base point in each of the calls, where they are known.
     """
 
-    call: Call
+    calls: Sequence[Call]
     evaluate: Callable[[Tensor], tuple[float, Tensor]]
-    values: Sequence[Tensor] = ()
+    values: Sequence[Sequence[Tensor]] = ()
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,35 @@ class Correction:
 
 
 class Point:
-    """Everything known of the flow at one parameter vector; the system its solver sees."""
+    """Everything known of the flow at one parameter vector; the system its solver sees.
 
-    def __init__(self, metric: Metric, memory: FlowMemory, covector: Tensor, fisher: KroneckerFisher, damping: float):
-        self.metric, self.memory, self.covector = metric, memory, covector
-        self._fisher, self._damping = fisher, damping
+    With parameters that were frozen since the optimiser was made, that system is the part of it that is `trained`:
+    nothing points along the others, so no solution does.
+    """
+
+    def __init__(
+        self,
+        metric: Metric,
+        memory: FlowMemory,
+        covector: Tensor,
+        fisher: KroneckerFisher,
+        damping: float,
+        trained: Tensor | None = None,
+    ) -> None:
+        self.metric, self.memory = metric, memory
+        self._fisher, self._damping, self._trained = fisher, damping, trained
+        self.covector = self.on_trained(covector)
         self._last_first: tuple[Tensor, Tensor] | None = None
 
+    def on_trained(self, v: Tensor) -> Tensor:
+        """v with zero for every frozen parameter."""
+        return v if self._trained is None else v * self._trained
+
     def product(self, v: Tensor) -> Tensor:
-        return torch.add(self.metric.product(v), v, alpha=self._damping)
+        return torch.add(self.on_trained(self.metric.product(v)), v, alpha=self._damping)
 
     def precondition(self, b: Tensor) -> Tensor:
-        return self._fisher.solve(self.memory.factors, b)
+        return self.on_trained(self._fisher.solve(self.memory.factors, b))
 
     def dense(self) -> Tensor:
         return self._dense
@@ -83,13 +101,16 @@ class Point:
     @cached_property
     def _dense(self) -> Tensor:
         g = self.metric.dense()
+        if self._trained is not None:
+            g *= self._trained.outer(self._trained)
+            g.diagonal().add_(1 - self._trained)
         g.diagonal().add_(self._damping)
         return g
 
     def bending(self, v: Tensor) -> Bending:
         bending = self.metric.bending(v)
         self._last_first = (v, bending.r)
-        return bending
+        return bending if self._trained is None else replace(bending, covector=self.on_trained(bending.covector))
 
     def first(self, v: Tensor) -> Tensor:
         """J v, remembered for the last v."""
@@ -135,13 +156,14 @@ class NetworkFlow(Flow):
             raise StepFailure("the gradient is not finite")
         geometry = self.geometry
         values = self.batch.values if self.base is None else ()
-        at = geometry.network.linearise(y, self.batch.call, values)
+        at = geometry.network.linearise_all(y, self.batch.calls, values)
         metric = Metric(at, geometry.fisher.family, geometry.alpha, geometry.ranks)
         decay, seen = geometry.gradient_averaging, self.memory.seen + 1
         past = gradient.new_zeros(()) if self.memory.gradient is None else self.memory.gradient
         average = decay * past + (1 - decay) * gradient
         memory = FlowMemory(average, seen, self._factors(metric, gradient.dtype))
-        return Point(metric, memory, average / (1 - decay**seen), geometry.fisher, self.damping)
+        covector = average / (1 - decay**seen)
+        return Point(metric, memory, covector, geometry.fisher, self.damping, geometry.network.layout.trained())
 
     def _factors(self, metric: Metric, dtype: torch.dtype) -> FactorMemory:
         solver, fisher, before = self.geometry.solver, self.geometry.fisher, self.memory.factors
@@ -177,7 +199,7 @@ class NetworkFlow(Flow):
 
     def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         point = self.at(y)
-        bending = point.bending(v)
+        bending = point.bending(point.on_trained(v))  # a layer that moved in the last step may be frozen now
         velocity, a = self.geometry.solver.solve_both(point, -point.covector, bending.covector)
         return velocity, self._calibrated(point, bending, a)
 
@@ -219,7 +241,7 @@ class NetworkFlow(Flow):
     @torch.no_grad()
     def divergence(self, y: Tensor, new: Tensor) -> float:
         z, geometry = self.at(y).metric.at.z, self.geometry
-        kl = geometry.fisher.family.kl(z, geometry.network.outputs(new, self.batch.call))
+        kl = geometry.fisher.family.kl(z, geometry.network.outputs_all(new, self.batch.calls))
         return geometry.ranks.number(float(kl.mean()))
 
     def loss(self, y: Tensor) -> float:

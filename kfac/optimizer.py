@@ -5,12 +5,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from .calls import autocast_now, without_autocast
 from .choice import choose, require
 from .control import Controller, Move, TrustRegion
 from .families import Family
@@ -21,6 +22,7 @@ from .layout import Layout
 from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from .ranks import ALONE, Ranks
 from .rules import RULES, Memory
+from .saved import require_keys, restore_generator
 from .solvers import SOLVERS, DenseSolver, Solver
 
 log = logging.getLogger(__name__)
@@ -51,11 +53,12 @@ class NaturalGradient(torch.optim.Optimizer):
 
     `module(inputs)` must return the family's parameters z. `step(closure)` takes the usual closure,
     which clears the gradients, computes the loss from a call of the module, calls `backward()` and
-    returns the loss; the metric is measured on the inputs of that call.
+    returns the loss; the metric is measured on the inputs of that call, or of all calls that the loss depends on.
+    Parameters that are frozen later (`requires_grad_(False)`) stay where they are.
 
     rule: ng, mid, geo or geof (ng_exact, geo_exact with the dense solver).
     solver: kfac, pcg, cg or dense, or a Solver object with settings of its own.
-    control: how the step size is chosen; `lr`, which schedulers may change, is its upper limit.
+    control: how the step size is chosen; `lr`, which schedulers may change, is its upper limit, by default its own.
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
     calibrate: scale the correction to its least-squares length; False is the published form.
     parameters: those of the module's that are to be trained; all by default.
@@ -66,7 +69,7 @@ class NaturalGradient(torch.optim.Optimizer):
         self,
         module: nn.Module,
         family: Family,
-        lr: float = 1.0,
+        lr: float | None = None,
         *,
         rule: str = "geo",
         solver: str | Solver = "pcg",
@@ -88,7 +91,7 @@ class NaturalGradient(torch.optim.Optimizer):
         require(-1 <= alpha <= 1, f"alpha must lie in [-1, 1], not {alpha}")
         require(0 <= gradient_averaging < 1, f"gradient_averaging must lie in [0, 1), not {gradient_averaging}")
         self.control = control or TrustRegion()
-        replace(self.control, lr=lr)  # dies here if lr is not a legal one
+        lr = self._longest_step(lr)
         layout = Layout(module, parameters)
         fisher = KroneckerFisher(module, family, factors or FactorSettings(), layout, ranks)
         network = Network(module, list(fisher.layers), layout=layout)
@@ -102,6 +105,12 @@ class NaturalGradient(torch.optim.Optimizer):
         self.generator = torch.Generator(device=network.layout.parameters[0].device)
         self.generator.manual_seed(seed)
         super().__init__(network.layout.parameters, {"lr": lr})
+
+    def _longest_step(self, lr: float | None) -> float:
+        own, default = self.control.lr, type(self.control).lr
+        once = lr is None or own in (lr, default)
+        require(once, f"the longest step is given twice: lr = {lr}, and {own} by the controller")
+        return replace(self.control, lr=own if lr is None else lr).lr  # which refuses one that is not legal
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         require(not self.param_groups, "NaturalGradient has one parameter group: its module's parameters")
@@ -128,7 +137,7 @@ class NaturalGradient(torch.optim.Optimizer):
         start, loss, flow = self.flow(closure)
         control = replace(self.control, lr=self.param_groups[0]["lr"])
         self.steps += 1
-        with restoring_buffers(self.module):
+        with restoring_buffers(self.module), without_autocast(start.device):
             try:
                 move, last = self.rule.step(flow, start, control, self.last)
             except StepFailure as failure:
@@ -141,7 +150,7 @@ class NaturalGradient(torch.optim.Optimizer):
             self.geometry.network.layout.write(move.y)
         return loss
 
-    def flow(self, closure: Callable[[], Any]) -> tuple[Tensor, float, NetworkFlow]:
+    def flow(self, closure: Callable[[], Any]) -> tuple[Tensor, Any, NetworkFlow]:
         """Where we are, the loss there, and the flow on the closure's batch: what a step integrates.
 
         The closure runs once, and again at every other point that the flow is asked about, with the
@@ -149,25 +158,25 @@ class NaturalGradient(torch.optim.Optimizer):
         """
         layout, ranks = self.geometry.network.layout, self.geometry.ranks
         start = layout.read()
+        as_now = autocast_now(start.device)
 
-        def run() -> tuple[float, Tensor]:
+        def run() -> tuple[Any, Tensor]:
             self.zero_grad()
-            with torch.enable_grad():
-                loss = closure()
-            own = float(loss.detach() if isinstance(loss, Tensor) else loss)
-            return ranks.number(own), ranks.mean(layout.gradient())
+            with torch.enable_grad(), as_now:
+                loss = mean_loss(closure(), ranks)
+            return loss, ranks.mean(layout.gradient())
 
         with self.geometry.network.watching() as watched:
             first = run()
-        require(len(watched.calls) > 0, "the closure must call the module that NaturalGradient was given")
+        require(len(watched) > 0, "the closure must call the module that NaturalGradient was given")
 
         def evaluate(y: Tensor) -> tuple[float, Tensor]:
-            if y is start:
-                return first
-            layout.write(y)
-            return run()
+            if y is not start:
+                layout.write(y)
+            loss, gradient = first if y is start else run()
+            return float(loss), gradient
 
-        batch = Batch(watched.calls[0], evaluate, watched.values)
+        batch = Batch([each.call for each in watched], evaluate, [each.values for each in watched])
         return start, first[0], NetworkFlow(self.geometry, batch, self.memory, self.damping, self.generator)
 
     def _finish(self, flow: NetworkFlow, start: Tensor, move: Move, last: Memory) -> None:
@@ -210,6 +219,8 @@ class NaturalGradient(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores every tensor in the parameters' dtype, but the statistics in that of saving, on their device."""
+        require_keys("NaturalGradient", state_dict, ("state", "param_groups"))
+        require_keys("NaturalGradient", state_dict["state"], self.state_dict()["state"])
         like, state = self.geometry.network.layout.read(), state_dict["state"]
         self._check_fits(state)
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
@@ -222,17 +233,28 @@ class NaturalGradient(torch.optim.Optimizer):
         self.memory = FlowMemory(moved(state["gradient"], like.dtype), state["seen"], factors)
         self.last = moved(state["last"], like.dtype)
         self.damping, self.steps, self.rejected = state["damping"], state["steps"], state["rejected"]
-        self.generator.set_state(state["generator"].cpu())
+        restore_generator(self.generator, state["generator"])
 
     def _check_fits(self, state: dict[str, Any]) -> None:
         size, blocks = self.geometry.network.layout.size, self.geometry.fisher.blocks
         gradient, statistics = state["gradient"], state["statistics"]
+        self.geometry.fisher.adopt_diagonals(statistics)
         fits = (gradient is None or gradient.numel() == size) and len(statistics) in (0, len(blocks))
         ours = f"ours has {size} parameters in {len(blocks)} blocks"
         require(fits, f"this optimiser state belongs to another module: {ours}")
         shapes = [[tuple(x.shape) for x in each] for each in statistics]
         alike = not statistics or shapes == [block.shapes for block in blocks]
         require(alike, "this optimiser state has factors of other shapes than ours: was its max_factor another?")
+
+
+def mean_loss(loss: Any, ranks: Ranks) -> Any:
+    """The mean of the ranks' losses: a tensor without a graph if the closure returned a tensor, otherwise a number."""
+    single = loss.numel() == 1 if isinstance(loss, Tensor) else isinstance(loss, SupportsFloat)
+    got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+    require(single, f"the closure must return the loss, one number, not {got}")
+    if isinstance(loss, Tensor):
+        return torch.full_like(loss.detach(), ranks.number(float(loss.detach())))
+    return ranks.number(float(loss))
 
 
 @contextmanager

@@ -8,7 +8,8 @@ import torch
 from tqdm import tqdm
 
 from geonpg.kfac import NaturalGradient, TrustRegion
-from geonpg.kfac.functional import Call, Network
+from geonpg.kfac.calls import Call
+from geonpg.kfac.functional import Network
 from geonpg.scripts.policy_problem import FAMILY, Bandit, actor
 
 RULES, SOLVERS, REPEATS = ("ng", "mid", "geo", "geof"), ("kfac", "pcg"), 100

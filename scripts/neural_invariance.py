@@ -16,8 +16,9 @@ from torch.nn.functional import softplus
 from torch.nn.utils.parametrize import register_parametrization
 
 from geonpg.kfac import RULES, SOLVERS, Constant, FactorSettings, Gaussian, KroneckerFisher, Rule
+from geonpg.kfac.calls import Call
 from geonpg.kfac.flow import StepFailure
-from geonpg.kfac.functional import Call, Network
+from geonpg.kfac.functional import Network
 from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from geonpg.scripts.artifacts import Cell, Table
 from geonpg.scripts.gamma import Tick
@@ -100,7 +101,7 @@ class PolicyFlow:
             return float(loss.detach()), torch.autograd.grad(loss, leaf)[0]
 
         geometry = Geometry(self.network, KroneckerFisher(policy, self.family, FactorSettings()), SOLVERS["dense"])
-        self.flow = NetworkFlow(geometry, Batch(self.call, evaluate), FlowMemory(), 0.0, Generator())
+        self.flow = NetworkFlow(geometry, Batch([self.call], evaluate), FlowMemory(), 0.0, Generator())
 
     def outputs(self, y: Tensor) -> Tensor:
         return self.network.outputs(y, self.call)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from geonpg.kfac import SOLVERS, FactorSettings, Family, FreeLogStd, Gaussian, KroneckerFisher, Solver
-from geonpg.kfac.functional import Call, Network
+from geonpg.kfac.calls import Call
+from geonpg.kfac.functional import Network
 from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 
 
@@ -63,7 +64,7 @@ def flow_of(
         return float(problem().detach()), network.layout.gradient()
 
     geometry = Geometry(network, fisher, chosen, alpha, calibrate, averaging)
-    batch, generator = Batch(Call((problem.x,)), evaluate), torch.Generator().manual_seed(0)
+    batch, generator = Batch([Call((problem.x,))], evaluate), torch.Generator().manual_seed(0)
     flow = NetworkFlow(geometry, batch, memory or FlowMemory(), damping, generator)
     return flow, network.layout.read()
 

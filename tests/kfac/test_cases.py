@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from geonpg.kfac import Bernoulli, Cases, Problem, sparse_initialisation
+from geonpg.kfac import Bernoulli, Cases, HessianFree, Problem, sparse_initialisation
 
 DECAY = 0.1
 
@@ -68,3 +68,22 @@ def test_wrong_values_are_named() -> None:
         Problem(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)), Bernoulli(), Cases(x, x, error, 1))
     with pytest.raises(ValueError, match="decay"):
         Problem(nn.Linear(2, 2), Bernoulli(), Cases(x, x, error, 1), -1.0)
+
+
+@pytest.mark.parametrize("frozen", ["0.weight", "0.bias", "2.weight", "0", "2"])
+def test_E17_hessian_free_leaves_frozen_layers_out(frozen: str) -> None:
+    """Its gradient is autograd's by what is trained, and an update lowers the loss."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(4, 5), nn.Sigmoid(), nn.Linear(5, 3)).double()
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(not name.startswith(frozen))
+    x, t = torch.rand(11, 4, dtype=torch.float64), torch.rand(11, 3, dtype=torch.float64)
+    p = Problem(module, Bernoulli(), Cases(x, t, lambda z, t: (z.sigmoid() - t).square().sum(-1), 1), DECAY)
+    y = p.layout.read()
+    assert not any(name.startswith(frozen) for name in p.layout.names)
+    torch.testing.assert_close(p.gradient(y), grad(lambda y: regularised(p, y))(y))
+    one = vmap(grad(lambda y, x, t: loss_of(p, y, x[None], t[None])), (None, 0, 0))
+    at = p.linearise(y, 0)
+    squares = p.squared_gradients(at, p.family.score(at.z, p.cases.t))
+    torch.testing.assert_close(squares, one(y, x, t).square().mean(0))
+    assert HessianFree(p, y, "geo").step().loss < p.evaluate(y).loss

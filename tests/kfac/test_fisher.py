@@ -20,9 +20,10 @@ from geonpg.kfac import (
     Metric,
     NaturalGradient,
 )
+from geonpg.kfac.calls import Call
 from geonpg.kfac.fisher import FactorMemory
 from geonpg.kfac.flow import StepFailure
-from geonpg.kfac.functional import Call, Network
+from geonpg.kfac.functional import Network
 from geonpg.kfac.taylor import Signals
 
 
@@ -281,7 +282,7 @@ def test_condition_numbers_are_those_of_the_damped_blocks() -> None:
     """Against numpy on the whole Kronecker product, in which damping is shared between the factors."""
     torch.manual_seed(0)
     layers = [nn.Conv2d(1, 2, 2), nn.Tanh(), nn.Flatten(), nn.Linear(8, 3, bias=False), nn.LayerNorm(3)]
-    module, x = nn.Sequential(*layers, nn.Linear(3, 2)), torch.randn(50, 1, 3, 3)
+    module, x = nn.Sequential(*layers, nn.Linear(3, 2)).double(), torch.randn(50, 1, 3, 3).double()
     optimizer = NaturalGradient(module, FixedGaussian(), damping=0.02, solver="kfac")
     assert optimizer.condition_numbers() == {}
     for _ in range(2):
@@ -297,3 +298,112 @@ def test_condition_numbers_are_those_of_the_damped_blocks() -> None:
     assert list(numbers) == ["0", "3", "5"]
     assert numbers == pytest.approx(expected, rel=1e-8)
     assert min(numbers.values()) > 1.5
+
+
+class Borrowed(nn.Module):
+    """Uses the weight of a layer without calling it; `called` once more by calling it."""
+
+    def __init__(self, called: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.head, self.called = nn.Linear(3, 3), nn.Linear(3, 2), called
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(nn.functional.linear(x, self.inner.weight, self.inner.bias))
+        return self.head(torch.tanh(self.inner(h)) if self.called else h)
+
+
+@pytest.mark.parametrize("called", [False, True])
+@pytest.mark.parametrize("targets", ["sampled", "exact"])
+def test_E9_a_weight_used_without_calling_its_layer_gets_a_true_diagonal(targets: str, called: bool) -> None:
+    module, x = Borrowed(called).double(), torch.randn(40, 3).double()
+    fisher = KroneckerFisher(module, FixedGaussian(), FactorSettings(averaging=0.9999, targets=targets))
+    network, generator = Network(module, list(fisher.layers)), torch.Generator().manual_seed(0)
+    at = network.linearise(network.layout.read(), Call((x,)))
+    memory = FactorMemory()
+    for _ in range(200):
+        memory = fisher.remember(memory, fisher.observe(at, generator))
+    kinds = {name: block.kind for block in fisher.blocks for name in block.names}
+    assert kinds == {"inner.weight": "diagonal", "inner.bias": "diagonal"} | dict.fromkeys(
+        ("head.weight", "head.bias"), "Kronecker, Linear"
+    )
+    assert [line.split()[2] for line in fisher.coverage().splitlines()[1:]] == ["diagonal"] * 2 + ["Kronecker,"] * 2
+    truth = Metric(at, FixedGaussian()).dense().diagonal()[fisher.blocks[0].span]
+    assert torch.allclose(memory.statistics[0][0], truth, rtol=0.35)
+
+
+@pytest.mark.parametrize("solver", ["kfac", "pcg"])
+def test_E9_training_with_a_borrowed_weight_goes_on_from_its_saved_state(solver: str) -> None:
+    x, ends = torch.randn(40, 3), []
+    for stops in (False, True):
+        module = Borrowed(called=True)
+        optimizer = NaturalGradient(module, FixedGaussian(), solver=solver)
+        losses = [float(optimizer.step(fit(module, x))) for _ in range(3)]
+        if stops:
+            state, optimizer = optimizer.state_dict(), NaturalGradient(module, FixedGaussian(), solver=solver)
+            optimizer.load_state_dict(state)
+        losses += [float(optimizer.step(fit(module, x))) for _ in range(3)]
+        assert losses[-1] < losses[0]
+        assert "diagonal" in optimizer.coverage()
+        ends.append(losses)
+    assert ends[0] == ends[1]
+
+
+def test_E9_a_state_of_before_the_weight_was_found_to_be_borrowed_still_loads() -> None:
+    """Its factors for that layer were zero; they are forgotten, the others stay."""
+    module, x = Borrowed(called=False), torch.randn(40, 3)
+    optimizer = NaturalGradient(module, FixedGaussian(), solver="kfac")
+    optimizer.step(fit(module, x))
+    state = optimizer.state_dict()
+    fresh = NaturalGradient(module, FixedGaussian(), solver="kfac")
+    shapes = fresh.geometry.fisher.blocks[0].shapes
+    for kept in ("statistics", "inverses"):
+        state["state"][kept] = [tuple(map(torch.zeros, shapes)), *state["state"][kept][1:]]
+    fresh.load_state_dict(state)
+    assert fresh.step(fit(module, x)) > fresh.step(fit(module, x))
+    assert fresh.rejected == 0
+    assert bool(fresh.memory.factors.statistics[0][0].all())
+
+
+def test_E9_layers_that_are_called_keep_their_kronecker_blocks() -> None:
+    """Also where nothing of their gradient is left after the sum over cases: a bias before a norm has none."""
+    torch.manual_seed(0)
+    layers = [
+        nn.Conv2d(1, 2, 2),
+        nn.BatchNorm2d(2),
+        nn.ReLU(inplace=True),
+        nn.Flatten(),
+        nn.Linear(8, 4),
+        nn.LayerNorm(4),
+    ]
+    module, x = nn.Sequential(*layers, nn.Linear(4, 2)), torch.randn(300, 1, 3, 3)
+    optimizer = NaturalGradient(module, FixedGaussian(), solver="kfac")
+    optimizer.step(fit(module, x))
+    assert list(optimizer.geometry.fisher.layers) == ["0", "4", "6"]
+
+
+class OneByOne(nn.Module):
+    """Shows its convolution an image at a time, without a batch axis."""
+
+    def __init__(self, batched: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.image, self.head, self.batched = nn.Conv2d(2, 3, 2), nn.Linear(12, 2), batched
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = self.image(x) if self.batched else torch.stack([self.image(case) for case in x])
+        return self.head(torch.tanh(seen).flatten(1))
+
+
+def test_E17_an_image_without_a_batch_axis_has_the_factors_of_one_with_it() -> None:
+    x, found = torch.randn(6, 2, 3, 3, dtype=torch.float64), []
+    for batched in (True, False):
+        module = OneByOne(batched).double()
+        fisher = KroneckerFisher(module, FixedGaussian(), FactorSettings(targets="exact"))
+        network = Network(module, list(fisher.layers))
+        at = network.linearise(network.layout.read(), Call((x,)))
+        found.append(fisher.observe(at, torch.Generator()))
+        assert list(fisher.layers) == ["image", "head"]
+    for ours, theirs in zip(*found, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b)

@@ -5,8 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from geonpg.kfac import FixedGaussian, NaturalGradient, TrustRegion
+from geonpg.kfac.calls import Call
 from geonpg.kfac.choice import require
-from geonpg.kfac.functional import Call, Functional, Network
+from geonpg.kfac.functional import Functional, Network
 
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm(8), nn.BatchNorm1d(8), nn.GroupNorm(2, 8)], ids=str)
@@ -155,3 +156,116 @@ def test_a_convolution_at_several_sizes_is_refused_with_a_way_out() -> None:
         NaturalGradient(module, FixedGaussian(), solver="pcg").step(closure)
     without = NaturalGradient(module, FixedGaussian(), solver="cg", control=TrustRegion(max_kl=0.1))
     assert without.step(closure) > without.step(closure)
+
+
+class Shifted(nn.Module):
+    """Standardises its inputs by statistics that need double precision, as those of a running average may."""
+
+    def __init__(self, norm: bool) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(1e8 + 0.4, dtype=torch.float64))
+        self.body = nn.Sequential(nn.Linear(1, 8), nn.LayerNorm(8) if norm else nn.Tanh(), nn.Linear(8, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body((x - self.mean).float())
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("solver", ["kfac", "pcg", "dense"])
+def test_E3_buffers_keep_their_precision(solver: str, norm: bool) -> None:
+    """Rounded to float32 the mean would be off by 0.4, and every input by as much as they differ."""
+    torch.manual_seed(0)
+    module, x = Shifted(norm), 1e8 + 0.4 + 0.3 * torch.randn(50, 1, dtype=torch.float64)
+    optimizer = NaturalGradient(module, FixedGaussian(), rule="geo", solver=solver, control=TrustRegion(max_kl=0.02))
+    for _ in range(3):
+        with torch.no_grad():
+            before = module(x)
+        optimizer.step(lambda: squared(module, x))
+        with torch.no_grad():
+            kl = float(FixedGaussian().kl(before, module(x)).mean())
+        assert optimizer.report.actual_kl == pytest.approx(kl, rel=1e-3)
+        assert optimizer.report.actual_kl < 0.03
+
+
+def squared(module: nn.Module, x: Tensor) -> Tensor:
+    """A closure's work on the loss of a regression toward two."""
+    module.zero_grad()
+    loss = 0.5 * (module(x) - 2).square().sum(-1).mean()
+    loss.backward()
+    return loss
+
+
+class Cube(torch.autograd.Function):
+    """A function of a user's, in the style that torch.func refuses."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, u: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * u
+
+
+class CubeOnce(Cube):
+    """One whose backward pass cannot be differentiated."""
+
+    backward = staticmethod(torch.autograd.function.once_differentiable(Cube.backward))
+
+
+class Cubic(nn.Module):
+    def __init__(self, cube) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.cube, self.second = nn.Linear(2, 4), cube, nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.cube(self.first(x)))
+
+
+@pytest.mark.parametrize("function", [Cube, CubeOnce])
+def test_E6_a_function_without_forward_mode_has_the_derivatives_of_its_formula(function: type[Cube]) -> None:
+    x = torch.randn(9, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    ours, plain = (Network(Cubic(cube).double(), ["first", "second"]) for cube in (function.apply, lambda x: x**3))
+    y = ours.layout.read()
+    v, u = torch.randn_like(y), torch.randn(9, 2, dtype=torch.float64)
+    at, truth = (network.linearise(y, Call((x,))) for network in (ours, plain))
+    expected = [*truth.second(v), truth.pullback(u), truth.pullback_derivative(u, v)]
+    for ours_, theirs in zip([*at.second(v), at.pullback(u), at.pullback_derivative(u, v)], expected, strict=True):
+        assert float((ours_ - theirs).norm()) < 1e-4 * float(theirs.norm())
+
+
+@pytest.mark.parametrize("solver", ["kfac", "pcg", "dense"])
+@pytest.mark.parametrize("function", [Cube, CubeOnce])
+def test_E6_steps_through_a_function_without_forward_mode(function: type[Cube], solver: str) -> None:
+    module, x = Cubic(function.apply), torch.randn(30, 2)
+    optimizer = NaturalGradient(module, FixedGaussian(), rule="geo", solver=solver, control=TrustRegion(max_kl=0.05))
+    losses = [float(optimizer.step(lambda: squared(module, x))) for _ in range(4)]
+    assert losses == sorted(losses, reverse=True)
+    assert optimizer.rejected == 0
+
+
+class ByKeyword(nn.Module):
+    def __init__(self, keyword: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.image, self.head, self.keyword = nn.Conv2d(1, 2, 2), nn.Linear(8, 1), keyword
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.keyword:
+            return self.head(input=torch.tanh(self.image(input=x)).flatten(1))
+        return self.head(torch.tanh(self.image(x)).flatten(1))
+
+
+def test_E14_layers_called_by_keyword_train_as_if_called_without() -> None:
+    x, ends = torch.randn(20, 1, 3, 3), []
+    for keyword in (False, True):
+        module = ByKeyword(keyword)
+        optimizer = NaturalGradient(module, FixedGaussian(), solver="kfac")
+        for _ in range(3):
+            optimizer.step(lambda module=module: squared(module, x))
+        assert optimizer.rejected == 0
+        ends.append(optimizer.geometry.network.layout.read())
+    assert torch.equal(*ends)

@@ -16,9 +16,11 @@ from geonpg.kfac import (
     Gaussian,
     Generic,
     Metric,
+    NaturalGradient,
     Product,
 )
-from geonpg.kfac.functional import Call, Network
+from geonpg.kfac.calls import Call
+from geonpg.kfac.functional import Network
 
 TOLERANCE = 1e-10
 
@@ -93,3 +95,48 @@ def test_residual_is_what_a_correction_has_to_match(case: tuple[Family, nn.Modul
     bending = metric.bending(direction(dense))
     pulled = metric.pull(family.fisher(metric.at.z, bending.residual))
     assert (pulled - bending.covector).abs().max() < TOLERANCE
+
+
+class Recurrent(nn.Module):
+    """Two words into an LSTM, whose last state is the output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTM(1, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.cell(x.unsqueeze(-1))[0][:, -1]
+
+
+UNBATCHED = {
+    "batch norm": lambda: nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)),
+    "lstm": Recurrent,
+    "weight norm": lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(2, 3)), nn.Linear(3, 2)),
+    "spectral norm": lambda: nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(2, 3)), nn.Linear(3, 2)),
+    "rrelu": lambda: nn.Sequential(nn.Linear(2, 3), nn.RReLU(), nn.Linear(3, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", UNBATCHED)
+def test_E12_the_dense_metric_of_modules_that_cannot_be_vectorised(kind: str) -> None:
+    """Against the metric's products, and a step is taken; J itself, by autograd, is the truth."""
+    torch.manual_seed(0)
+    module, x = UNBATCHED[kind](), torch.randn(12, 2)
+    network = Network(module)
+    at = network.linearise(network.layout.read(), Call((x,)))
+    rows = [at.pullback(e.view_as(at.z)) for e in torch.eye(at.z.numel())]
+    jacobian = torch.stack(rows)
+    torch.testing.assert_close(
+        Metric(at, FixedGaussian()).dense(), jacobian.mT @ jacobian / len(x), rtol=1e-4, atol=1e-5
+    )
+
+    def closure() -> Tensor:
+        module.zero_grad()
+        loss = 0.5 * (module(x) - 1).square().sum(-1).mean()
+        loss.backward()
+        return loss
+
+    optimizer = NaturalGradient(module, FixedGaussian(), solver="dense")
+    losses = [float(optimizer.step(closure)) for _ in range(3)]
+    assert losses[-1] < losses[0]
+    assert optimizer.rejected == 0

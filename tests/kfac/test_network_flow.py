@@ -21,10 +21,10 @@ from geonpg.kfac import (
     Gaussian,
     NaturalGradient,
 )
+from geonpg.kfac.calls import Call
 from geonpg.kfac.factors import append_ones
 from geonpg.kfac.fisher import FactorMemory
 from geonpg.kfac.flow import StepFailure
-from geonpg.kfac.functional import Call
 from geonpg.kfac.network_flow import FlowMemory
 
 
@@ -177,7 +177,7 @@ def flow_advantages(flow: object) -> list[float]:
 def test_divergence_is_the_mean_kl() -> None:
     flow, y = gaussian_flow()
     new = y + 0.01
-    network, call = flow.geometry.network, Call(flow.batch.call.args)
+    network, call = flow.geometry.network, Call(flow.batch.calls[0].args)
     expected = Gaussian().kl(network.outputs(y, call), network.outputs(new, call)).mean()
     assert flow.divergence(y, new) == pytest.approx(float(expected))
 

@@ -17,7 +17,9 @@ from geonpg.kfac import (
     SOLVERS,
     Bernoulli,
     Categorical,
+    CgSolver,
     Constant,
+    Controller,
     FactorSettings,
     FixedGaussian,
     FreeLogStd,
@@ -187,15 +189,15 @@ def test_values_seen_in_the_closure_are_those_of_the_network(activation: nn.Modu
     optimizer = NaturalGradient(task.module, FixedGaussian())
     start, _, flow = optimizer.flow(task)
     network, v = optimizer.geometry.network, torch.randn_like(start)
-    assert len(flow.batch.values) == 5
+    assert [len(values) for values in flow.batch.values] == [5]
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in task.module.modules())
-    seen, fresh = flow.at(start).metric.at, network.linearise(start, flow.batch.call)
+    seen, fresh = flow.at(start).metric.at, network.linearise(start, flow.batch.calls[0])
     for a, b in zip(seen.second(v), fresh.second(v), strict=True):
         assert torch.equal(a, b)
 
 
-def test_a_closure_that_calls_the_module_twice() -> None:
-    """The metric is measured on the inputs of the first call."""
+def test_a_closure_that_calls_the_module_beside_the_loss() -> None:
+    """The metric is measured on the inputs of the call that the loss depends on."""
     task = Regression()
 
     def closure() -> Tensor:
@@ -205,8 +207,9 @@ def test_a_closure_that_calls_the_module_twice() -> None:
 
     optimizer = NaturalGradient(task.module, FixedGaussian())
     _, _, flow = optimizer.flow(closure)
-    assert flow.batch.call.args[0] is task.x
-    assert [len(value) for value in flow.batch.values] == [60, 60, 60]
+    (call,), (values,) = flow.batch.calls, flow.batch.values
+    assert call.args[0] is task.x
+    assert [len(value) for value in values] == [60, 60, 60]
     assert optimizer.step(closure) > optimizer.step(closure)
 
 
@@ -508,3 +511,123 @@ def test_wrong_use() -> None:
     with pytest.raises(ValueError, match="no trainable parameters"):
         NaturalGradient(nn.Tanh(), FixedGaussian())
     assert "Kronecker, Linear" in optimizer.coverage()
+
+
+FROZEN = {"a layer": ("0.weight", "0.bias"), "a weight": ("2.weight",), "a bias": ("0.bias",)}
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("rule", FINITE)
+def test_E2_parameters_frozen_between_steps_stay(rule: str, solver: str, norm: bool) -> None:
+    """To the last bit, though averages and the last displacement remember how they moved; the others go on."""
+    middle = [nn.LayerNorm(10)] if norm else [nn.Tanh()]
+    task = Regression(nn.Sequential(nn.Linear(1, 10), *middle, nn.Linear(10, 1)))
+    control = TrustRegion(max_kl=0.05)
+    optimizer = NaturalGradient(
+        task.module, FixedGaussian(), rule=rule, solver=solver, gradient_averaging=0.9, control=control
+    )
+    for _ in range(2):
+        optimizer.step(task)
+    for names in FROZEN.values():
+        before = {name: p.detach().clone() for name, p in task.module.named_parameters()}
+        for name, p in task.module.named_parameters():
+            p.requires_grad_(name not in names)
+        for _ in range(2):
+            optimizer.step(task)
+        moved = {name for name, p in task.module.named_parameters() if not torch.equal(p, before[name])}
+        assert moved == before.keys() - set(names)
+    assert optimizer.rejected == 0
+    assert optimizer.report.actual_kl <= 1.5 * 0.05
+
+
+@pytest.mark.parametrize("rule", FINITE)
+@pytest.mark.parametrize("solver", ["dense", "cg"])
+@pytest.mark.parametrize("frozen", FROZEN)
+def test_E2_a_step_is_that_of_a_module_frozen_from_the_start(frozen: str, solver: str, rule: str) -> None:
+    """Where the metric is exact, whatever is frozen: the system is that of what is trained."""
+    ends = []
+    for late in (False, True):
+        task = Regression()
+        options: dict[str, Any] = {"rule": rule, "solver": CgSolver(False, 50) if solver == "cg" else solver}
+        optimizer = NaturalGradient(task.module, FixedGaussian(), **options) if late else None
+        for name, p in task.module.named_parameters():
+            p.requires_grad_(name not in FROZEN[frozen])
+        optimizer = optimizer or NaturalGradient(task.module, FixedGaussian(), **options)
+        for _ in range(2):
+            optimizer.step(task)
+        ends.append(torch.cat([p.detach().reshape(-1) for p in task.module.parameters()]))
+    torch.testing.assert_close(*ends, rtol=1e-7, atol=1e-7)
+
+
+def test_E2_a_layer_frozen_for_a_while_trains_again() -> None:
+    task = Regression()
+    optimizer = NaturalGradient(task.module, FixedGaussian(), solver="kfac")
+    for frozen in (True, False):
+        task.module[0].requires_grad_(not frozen)
+        before = task.module[0].weight.detach().clone()
+        optimizer.step(task)
+        assert torch.equal(task.module[0].weight, before) == frozen
+
+
+@pytest.mark.parametrize("control", [Constant(0.05), LineSearch(0.05), TrustRegion(0.05, max_kl=9.0)], ids=repr)
+def test_E8_the_controllers_own_longest_step_is_used(control: Controller) -> None:
+    task = Regression()
+    optimizer = NaturalGradient(task.module, FixedGaussian(), control=control)
+    assert optimizer.param_groups[0]["lr"] == 0.05
+    optimizer.step(task)
+    assert optimizer.report.h == pytest.approx(0.05)
+    optimizer.param_groups[0]["lr"] = 0.01
+    optimizer.step(task)
+    assert optimizer.report.h == pytest.approx(0.01), "a scheduler has the last word"
+
+
+def test_E8_a_longest_step_that_is_given_twice_is_refused() -> None:
+    module = nn.Linear(1, 1)
+    with pytest.raises(ValueError, match=r"given twice: lr = 0.5, and 0.05 by the controller"):
+        NaturalGradient(module, FixedGaussian(), lr=0.5, control=Constant(0.05))
+    assert NaturalGradient(module, FixedGaussian(), lr=0.5, control=Constant(0.5)).param_groups[0]["lr"] == 0.5
+    assert NaturalGradient(module, FixedGaussian()).param_groups[0]["lr"] == 1.0
+
+
+def test_E17_step_returns_what_the_closure_returns() -> None:
+    task = Regression(dtype=torch.float32)
+    optimizer = NaturalGradient(task.module, FixedGaussian())
+    expected = float(task().detach())
+    loss = optimizer.step(task)
+    assert loss.item() == expected
+    assert loss.dtype is torch.float32
+    assert not loss.requires_grad
+    assert type(optimizer.step(lambda: float(task().detach()))) is float
+
+
+@pytest.mark.parametrize(
+    ("returned", "got"),
+    [
+        (lambda loss: None, "None"),
+        (lambda loss: loss.expand(3), r"a tensor of shape \(3,\)"),
+        (lambda loss: "x", "'x'"),
+    ],
+    ids=["none", "vector", "text"],
+)
+def test_E17_a_closure_that_returns_no_loss_is_refused_in_a_sentence(returned, got: str) -> None:
+    task = Regression()
+    optimizer = NaturalGradient(task.module, FixedGaussian())
+    before = optimizer.geometry.network.layout.read()
+    with pytest.raises(ValueError, match=f"the closure must return the loss, one number, not {got}"):
+        optimizer.step(lambda: returned(task()))
+    assert torch.equal(optimizer.geometry.network.layout.read(), before)
+
+
+def test_E17_sparse_gradients_are_refused_by_name() -> None:
+    module, index = nn.Sequential(nn.Embedding(5, 2, sparse=True), nn.Linear(2, 1)), torch.arange(5)
+    optimizer = NaturalGradient(module, FixedGaussian())
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = module(index).square().mean()
+        loss.backward()
+        return loss
+
+    with pytest.raises(ValueError, match=r"the gradient of 0\.weight is sparse, and must be dense"):
+        optimizer.step(closure)

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from geonpg.kfac import FixedGaussian, FreeLogStd, NaturalGradient
-from geonpg.kfac.functional import Call, Functional, Network
+from geonpg.kfac import FixedGaussian, FreeLogStd, Gaussian, NaturalGradient
+from geonpg.kfac.calls import Call
+from geonpg.kfac.functional import Functional, Network
 from geonpg.kfac.taylor import FeedForward, Linearisation
 
 ACTIVATIONS = {
@@ -294,3 +295,43 @@ def test_a_module_under_two_names_trains_like_one_under_one(tied: bool) -> None:
     assert all(isinstance(p, nn.Parameter) for p in twice.norm._parameters.values())
     assert twice.norm._buffers.keys() == {"running_mean", "running_var", "num_batches_tracked"}
     assert int(twice.norm.num_batches_tracked) == 3
+
+
+class Leaky(nn.ELU):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x > 0, x, 0.3 * x)
+
+
+class Doubled(nn.Softplus):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+class Tight(FreeLogStd):
+    def forward(self, mean: Tensor) -> Tensor:
+        return torch.cat([mean, 0.5 * self.log_std.expand_as(mean)], -1)
+
+
+@pytest.mark.parametrize("activation", [Leaky(), Doubled()], ids=["elu", "softplus"])
+def test_E11_a_subclass_of_an_activation_is_taken_at_its_word(activation: nn.Module) -> None:
+    torch.manual_seed(0)
+    module, x = nn.Sequential(nn.Linear(2, 6), activation, nn.Linear(6, 1)).double(), torch.randn(50, 2).double()
+    optimizer = NaturalGradient(module, FixedGaussian())
+    assert optimizer.geometry.network.plan is None
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = 0.5 * (module(x) - x[:, :1]).square().mean()
+        loss.backward()
+        return loss
+
+    with torch.no_grad():
+        before = module(x)
+    optimizer.step(closure)
+    with torch.no_grad():
+        kl = float(FixedGaussian().kl(before, module(x)).mean())
+    assert optimizer.report.actual_kl == pytest.approx(kl, rel=1e-9)
+
+
+def test_E11_a_subclass_of_the_free_log_std_has_no_exact_block() -> None:
+    assert "exact" not in NaturalGradient(nn.Sequential(nn.Linear(1, 1), Tight(1)), Gaussian()).coverage()
