@@ -28,7 +28,7 @@ h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--rule); padding-bottom: .
 p, li { max-width: 46rem; }
 .note { font-size: .9rem; opacity: .85; }
 .summary { border: 1px solid var(--rule); border-radius: .4rem; background: var(--soft); padding: .8rem 1rem;
-  list-style: none; margin: 1rem 0; }
+  list-style: none; margin: 1rem 0; font-size: .95rem; }
 .summary li { max-width: none; }
 .contents ol { columns: 20rem; padding-left: 1.8rem; margin: .5rem 0; }
 details { margin: .6rem 0; }

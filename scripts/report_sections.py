@@ -126,7 +126,7 @@ def geometry_line(study: Study, branched: branches.Study) -> str:
         measure, checkpoints = branches.MEASURES[branches.PRIMARY], min(len(rules[rule]) for rules in branched.values())
         estimate = branches.estimate(branched, rule, branches.PRIMARY, place)
         word = branches.verdict(estimate, measure.better, checkpoints)
-        found.append(f"{rule} in paired branches: {word}, return {with_interval(estimate)}")
+        found.append(f"{rule} in branches: {word}, return {with_interval(estimate)}")
     return f"{'; '.join(found)}." if found else f"no verdict without {FEWEST_SEEDS} seeds of ng and of another method."
 
 

@@ -68,7 +68,7 @@ def test_D_a_summary_of_three_lines_stands_at_the_top(page: Element) -> None:
     assert "1 run on the way" in runs
     assert re.match(r"Reached: default/geo 1\.[\d]+ \(.*\), default/ng 0\.\d+ \(", reached)  # the better one first
     assert "default/geo over ng: better, probability 1.00" in geometry
-    assert "geo in paired branches: too few checkpoints" in geometry
+    assert "geo in branches: too few checkpoints" in geometry
 
 
 def test_D_curves_come_before_tables(page: Element) -> None:
