@@ -22,8 +22,8 @@ class Bar:
             unit_scale=True,
             dynamic_ncols=True,
             bar_format=FORMAT,
-            disable=not is_first(),
             postfix="return -",
+            **({} if is_first() else {"disable": True}),  # otherwise TQDM_DISABLE decides
         )
         if not self.bar.disable:
             self.bar.write(f"training in {run.folder}", file=sys.stderr)

@@ -89,9 +89,16 @@ def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tupl
     with locked(root, LOCK_SECONDS) as lock:
         for job in jobs:
             check_recorded(job, root / job.name)
-        board, concluding = Board(jobs, root), Concluding(arguments.compact)
-        runner = runner_of(arguments, [job for job in jobs if job.name not in board.done], concluding, lock)
-        work(runner, board, signals)
+        return carry_out(arguments, jobs, signals, lock)
+
+
+def carry_out(
+    arguments: Namespace, jobs: Sequence[Job], signals: Signals, lock: int | None = None
+) -> tuple[Board, Runner | RayRunner]:
+    """Make those of the runs that are not done yet."""
+    board, concluding = Board(jobs, arguments.results), Concluding(arguments.compact)
+    runner = runner_of(arguments, [job for job in jobs if job.name not in board.done], concluding, lock)
+    work(runner, board, signals)
     if concluding.dropped:
         what = f"models and checkpoints of {concluding.dropped} runs that have ended"
         print(f"dropped the {what}; --no-compact keeps them", file=sys.stderr)
@@ -109,9 +116,14 @@ def compare(arguments: Namespace, given: Sequence[str]) -> int:
     except (ValueError, OSError) as error:
         print(f"geonpg compare: {error}", file=sys.stderr)
         return 2
-    counted = f"{len(board.done)} of {len(jobs)} runs are done in {arguments.results}"
+    return told(board, runner, signals, shlex.join(["geonpg", "compare", *given]))
+
+
+def told(board: Board, runner: Runner | RayRunner, signals: Signals, command: str) -> int:
+    """Say how far the runs have come, and how to go on if they were stopped; the exit code."""
+    counted = f"{len(board.done)} of {len(board.jobs)} runs are done in {board.root}"
     if signals():
-        print(f"stopped: {counted}; go on with: {shlex.join(['geonpg', 'compare', *given])}")
+        print(f"stopped: {counted}; go on with: {command}")
         return 128 + signals.received
     print(counted)
     for name, reason in runner.failed.items():

@@ -30,7 +30,7 @@ def why_taken(folder: Path, plan: Plan) -> str:
         there = plan_of(folder)
     except ValueError:
         return f"{folder} exists and is no run folder: choose another by --folder"
-    other = first_difference({**there.identity, "device": there.device}, {**plan.identity, "device": plan.device})
+    other = difference(folder, plan)
     if other:
         return f"{folder} holds another run, which differs in {other}: choose another folder by --folder"
     more = ["--steps", str(plan.settings.steps)] if plan.settings.steps > there.settings.steps else []
@@ -38,8 +38,14 @@ def why_taken(folder: Path, plan: Plan) -> str:
     return f"{folder} holds this run already: go on with it by `{command}`, or begin another by --seed or --folder"
 
 
-def next_commands(folder: Path, env_id: str) -> str:
-    """Two lines for whoever has trained a run: a video of it, and its curves."""
+def difference(folder: Path, plan: Plan) -> str:
+    """The first thing in which the run in a folder differs from a plan, apart from its number of steps."""
+    there = plan_of(folder)
+    return first_difference({**there.identity, "device": there.device}, {**plan.identity, "device": plan.device})
+
+
+def next_commands(folder: Path, env_id: str, curves: Path | None = None) -> str:
+    """Two lines for whoever has trained a run: a video of it, and the curves, its own or those in `curves`."""
     watch = shlex.join(["geonpg", "evaluate", str(folder), *naming(env_id), "--video", str(folder / "final.mp4")])
-    curves = shlex.join(["tensorboard", "--logdir", str(folder)])
-    return f"watch it:    {watch}\nits curves:  {curves}"
+    board = shlex.join(["tensorboard", "--logdir", str(curves or folder)])
+    return f"watch it:    {watch}\nthe curves:  {board}"

@@ -35,10 +35,11 @@ class Job:
     program: str
     arguments: tuple[str, ...]
     preset: str = ""  # of a run of ours: its name or its file
+    folder: str = ""  # instead of the name below
 
     @property
     def name(self) -> str:
-        return f"{self.env_id.replace('/', '-')}/{self.family}/{self.variant}/{self.seed}"
+        return self.folder or f"{self.env_id.replace('/', '-')}/{self.family}/{self.variant}/{self.seed}"
 
     @property
     def steps(self) -> int:

@@ -42,6 +42,7 @@ from geonpg.scripts.launched import cores
 from geonpg.scripts.memory import check_memory
 from geonpg.scripts.plans import Plan, config_of, plan_of
 from geonpg.scripts.records import (
+    DONE,
     HISTORY,
     TIMES,
     Stopped,
@@ -86,6 +87,7 @@ def resume(folder: Path, steps: int | None = None, ranks: Ranks = ALONE, env_id:
         if plan.settings.steps <= run.steps:
             raise ValueError(f"{folder} has made {run.steps} steps already: --steps must be more, not {steps}")
         if ranks.rank == 0:
+            (folder / DONE).unlink(missing_ok=True)  # there is more to do again
             write_text(folder / "config.toml", config_of(plan))
     for leftover in folder.glob(".*.tmp"):  # of a process that was killed while it wrote
         leftover.unlink(missing_ok=True)

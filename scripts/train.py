@@ -1,8 +1,10 @@
 """Train an agent in one run folder: `geonpg train --env Walker2d-v4 --method geo`.
 
+With --seeds 0-4, train one per seed, several at a time; the same command goes on with what was interrupted.
 Under `torchrun --nproc-per-node N` the N processes train one agent, each with its share of the environments.
 """
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -22,6 +24,11 @@ def parse(argv: Sequence[str] | None) -> Namespace:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="`geonpg configs --keys` lists the keys"
     )
     parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument(
+        "--seeds", metavar="0-4", help="a run for each of these, 0-4 or 0,2,5, as processes of their own"
+    )
+    cores = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=count, help=f"runs of --seeds at a time (default: cores, {cores})")
     parser.add_argument("--steps", type=count, help="environment steps in all")
     parser.add_argument("--n-envs", type=count, help="environments side by side")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
@@ -35,11 +42,25 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     given = [name for name in fixed if getattr(arguments, name) != parser.get_default(name)]
     if arguments.resume and given:
         parser.error(f"a run keeps its settings: --resume takes --steps beside it, not --{given[0].replace('_', '-')}")
+    if arguments.seeds is not None:
+        alone = [name for name in ("resume", "folder", "seed") if getattr(arguments, name) != parser.get_default(name)]
+        if alone:
+            parser.error(f"--seeds makes several runs: --{alone[0]} is for one")
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            parser.error("--seeds trains every agent in a process of its own: start it without torchrun")
+    if arguments.jobs is not None and (arguments.seeds is None or arguments.jobs < 1):
+        parser.error(f"--jobs, at least 1, says how many runs of --seeds are made at a time, not {arguments.jobs}")
+    arguments.jobs = cores if arguments.jobs is None else arguments.jobs
     return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parse(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = parse(given)
+    if arguments.seeds is not None:
+        from geonpg.scripts.seeds import train_seeds
+
+        return train_seeds(arguments, given)
     from geonpg.scripts.training import train
 
     return train(arguments)

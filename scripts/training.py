@@ -30,10 +30,14 @@ from geonpg.scripts.run import Run, begin, resume
 from geonpg.scripts.stopping import AFTER_UPDATE, Signals, listening
 
 
-def plan_from(arguments: Namespace) -> Plan:
+def overrides_from(arguments: Namespace) -> dict[str, Any]:
+    """The settings that the command line gives."""
     given = {"method": arguments.method, "steps": arguments.steps, "n_envs": arguments.n_envs}
-    overrides: dict[str, Any] = parse_overrides(arguments.set)
-    overrides |= {key: value for key, value in given.items() if value is not None}
+    return parse_overrides(arguments.set) | {key: value for key, value in given.items() if value is not None}
+
+
+def plan_from(arguments: Namespace) -> Plan:
+    overrides = overrides_from(arguments)
     settings = load(arguments.preset, arguments.env, overrides)
     check_device(arguments.device)
     check_actions(arguments.env, overrides)
