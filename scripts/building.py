@@ -120,7 +120,7 @@ def evaluation_env(
         env = make_env(settings, env_id, episodes, evaluation_seed(seed), **keywords)
     own = normalization_of(env)
     if own is not None and like is not None:
-        own.training = False
+        own.training, own.clip, own.epsilon = False, like.clip, like.epsilon
         own.observation_moments.set_state(like.observation_moments.get_state())
     return env
 
@@ -144,10 +144,11 @@ def play(
     """Returns and lengths of every environment's first episode: [n] each. `watch` is called before every step."""
     returns, lengths = np.full(env.num_envs, np.nan), np.zeros(env.num_envs, dtype=np.int64)
     observations: Any = env.reset()
+    memory, dones = None, np.ones(env.num_envs, dtype=bool)  # of a recurrent policy, which each episode begins anew
     while not lengths.all():
         if watch is not None:
             watch()
-        actions, _ = model.predict(observations, deterministic=deterministic)
+        actions, memory = model.predict(observations, memory, dones, deterministic)
         observations, _, dones, infos = env.step(actions)
         for i in np.flatnonzero(dones):
             if not lengths[i]:

@@ -21,6 +21,8 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     )
     parser.add_argument("--model", choices=("best", "final"), help="which of a run folder's models (default: final)")
     parser.add_argument("--env", metavar="ID", help="of an SB3 .zip; of others, only if it is module:ID")
+    saved = "statistics of an SB3 .zip's observations: .npz of geonpg's Normalize, or what SB3's VecNormalize saved"
+    parser.add_argument("--normalization", type=Path, metavar="FILE", help=saved)
     parser.add_argument("--episodes", type=count, default=20)
     parser.add_argument("--seed", type=seed, default=0, help="of the episodes; a run's own evaluations have its seed")
     parser.add_argument("--stochastic", action="store_true", help="draw actions instead of taking the likeliest")

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shlex
 import sys
 from argparse import Namespace
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from geonpg.kfac.choice import require
 from geonpg.scripts.building import play
 from geonpg.scripts.intervals import student
 from geonpg.scripts.models import Model, load
+from geonpg.scripts.normalizations import beside
 
 # What an option needs beyond the project's own dependencies: modules, and what pip calls them.
 NEEDS = {
@@ -82,10 +84,20 @@ def sentence(result: dict[str, Any]) -> str:
     )
 
 
+def note_normalization(path: Path) -> None:
+    """Say where statistics may be that a model of SB3 was trained with; without them its numbers would be others."""
+    for found in beside(path):
+        advice = f"if they are of this model, pass --normalization {shlex.quote(str(found))}"
+        print(f"note: observations stay raw, and {found} looks like statistics of them: {advice}", file=sys.stderr)
+
+
 def execute(arguments: Namespace) -> None:
     for option in NEEDS:
         check_output(option, getattr(arguments, option))
-    model, deterministic = load(arguments.path, arguments.model, arguments.env), not arguments.stochastic
+    model = load(arguments.path, arguments.model, arguments.env, arguments.normalization)
+    deterministic = not arguments.stochastic
+    if arguments.path.suffix == ".zip" and arguments.normalization is None:
+        note_normalization(arguments.path)
     if arguments.export is not None:
         from geonpg.scripts.export import check_exportable
 

@@ -1,6 +1,6 @@
 """Trained policies, loaded with everything that their environment needs around it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from geonpg.envs import Normalize
 from geonpg.envs.spaces import one_line
 from geonpg.kfac.choice import require
 from geonpg.scripts.building import evaluation_env, make_agent, make_env, normalization_of, prepare
+from geonpg.scripts.normalizations import load_normalization
 from geonpg.scripts.records import DONE, recorded_env
 
 RAW = Settings(normalize_observations=False, normalize_rewards=False)  # an environment without our wrappers
@@ -41,16 +42,18 @@ class Model:
         return evaluation_env(self.settings, self.env_id, episodes, self.normalization, seed, **keywords)
 
 
-def load(path: Path, which: str | None = None, env_id: str | None = None) -> Model:
+def load(path: Path, which: str | None = None, env_id: str | None = None, normalization: Path | None = None) -> Model:
     """The model at a path. `which`: of a run folder's models, the final one by default.
 
-    `env_id`: of an SB3 zip, which does not say it; of any other, it must be what the file says.
+    `env_id`: of an SB3 zip, which does not say it; of any other, it must be what the file says. `normalization`: a file
+    with statistics of the zip's observations, without which they stay raw.
     """
     require(path.exists(), f"{path} does not exist: name {KINDS}")
     require(which is None or path.is_dir(), f"--model chooses among the models of a run folder, and {path} is a file")
     if path.suffix == ".zip" and path.is_file():
         require(env_id is not None, f"{path} does not say its environment: name it by --env")
-        return from_zip(path, str(env_id))
+        return from_zip(path, str(env_id), normalization)
+    require(normalization is None, f"--normalization is for an SB3 .zip: {path} holds its own")
     return from_checkpoint(model_in(path, which or "final") if path.is_dir() else path, env_id)
 
 
@@ -84,26 +87,38 @@ def from_checkpoint(path: Path, named: str | None = None) -> Model:
     return Model(path, policy, env_id, settings, normalization, steps, task.observation_space, task.action_space)
 
 
-def from_zip(path: Path, env_id: str) -> Model:
+def from_zip(path: Path, env_id: str, normalization: Path | None = None) -> Model:
     """The policy that any algorithm of SB3 has saved. SB3 unpickles parts of it."""
     prepare(RAW)
     env = make_env(RAW, env_id, 1, 0)
+    normalized = None if normalization is None else load_normalization(normalization, env)
+    policy, weights, steps = read_zip(path)
     try:
-        data, weights, _ = load_from_zip_file(path, device="cpu")
-        assert data is not None, "it holds no data"
-        trained_on = data["observation_space"], data["action_space"]
-        keywords = {**data["policy_kwargs"], **({"use_sde": True} if data.get("use_sde") else {})}
-        policy: BasePolicy = data["policy_class"](*trained_on, lambda _: 0.0, **keywords)
-    except Exception as error:  # unpickling a foreign file can fail in any way
-        raise ValueError(f"{path} is no model of SB3: {type(error).__name__}, {one_line(error)}") from None
-    try:
-        check_for_correct_spaces(BaseAlgorithm._wrap_env(env), *trained_on)
+        seen = BaseAlgorithm._wrap_env(normalized or env)
+        check_for_correct_spaces(seen, policy.observation_space, policy.action_space)
     except ValueError as error:
         raise ValueError(f"{path} was not trained on {env_id}: {one_line(error)}") from None
     env.close()
-    fill(policy, weights["policy"], path)
-    task = env.unwrapped
-    return Model(path, policy, env_id, RAW, None, data["num_timesteps"], task.observation_space, task.action_space)
+    fill(policy, weights, path)
+    task, scaled = env.unwrapped, normalized is not None and normalized.scales_observations
+    settings = replace(RAW, normalize_observations=scaled)
+    return Model(path, policy, env_id, settings, normalized, steps, task.observation_space, task.action_space)
+
+
+def read_zip(path: Path) -> tuple[BasePolicy, Any, int]:
+    """The policy as it was made, its weights, and the steps that it was trained for."""
+    try:
+        data, weights, _ = load_from_zip_file(path, device="cpu")
+        for name in ("observation_space", "action_space", "policy_class", "policy_kwargs", "num_timesteps"):
+            require(data is not None and name in data, f"it does not say its {name}")
+        assert data is not None
+        require("policy" in weights, "it holds no policy.pth")
+        keywords = {**data["policy_kwargs"], **({"use_sde": True} if data.get("use_sde") else {})}
+        policy = data["policy_class"](data["observation_space"], data["action_space"], lambda _: 0.0, **keywords)
+        return policy, weights["policy"], int(data["num_timesteps"])
+    except Exception as error:  # unpickling a foreign file can fail in any way
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}, "
+        raise ValueError(f"{path} is no model of SB3: {kind}{one_line(error)}") from None
 
 
 def fill(policy: BasePolicy, weights: Any, path: Path) -> None:

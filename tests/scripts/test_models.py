@@ -5,10 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from shutil import copy
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
+from sb3_contrib import RecurrentPPO
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.evaluation import evaluate_policy
 from trained import Runs, evaluated, forget, refusal, write_module
 
 from geonpg.agents import ACKTR
@@ -80,6 +83,44 @@ def test_a_wrong_argument_is_one_sentence(
     monkeypatch.chdir(mess)
     said = refusal(capsys, *arguments.split())
     assert said.startswith(WRONG[arguments])
+
+
+def test_A4_a_recurrent_policy_remembers(
+    zipped: Callable[[BaseAlgorithm], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its memory goes from step to step, and is empty at the beginning of an episode, as in SB3's evaluation."""
+    network = {"lstm_hidden_size": 8, "net_arch": [8]}
+    agent = RecurrentPPO("MlpLstmPolicy", "CartPole-v1", seed=2, policy_kwargs=network, device="cpu")
+    path, env = zipped(agent), make_env(RAW, "CartPole-v1", 5, evaluation_seed(0))
+    truth, _ = evaluate_policy(agent, env, 5, return_episode_rewards=True)
+    result = evaluated(capsys, path, "--env", "CartPole-v1", "--episodes", 5)
+    assert sorted(result["returns"]) == sorted(truth)
+    assert min(truth) > 16, "without its memory it falls earlier"
+
+
+@pytest.mark.parametrize(
+    ("lacks", "said"), [("policy.pth", "it holds no policy.pth"), ("data", "it does not say its ")]
+)
+def test_B7_a_zip_that_lacks_a_part_is_refused(
+    lacks: str, said: str, zipped: Callable[[BaseAlgorithm], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = zipped(PPO("MlpPolicy", "CartPole-v1", device="cpu"))
+    poor = path.with_name("poor.zip")
+    with ZipFile(path) as whole, ZipFile(poor, "w") as part:
+        for name in whole.namelist():
+            if name != lacks:
+                part.writestr(name, whole.read(name))
+    assert refusal(capsys, poor, "--env", "CartPole-v1").startswith(f"{poor} is no model of SB3: {said}")
+
+
+def test_B7_a_zip_that_does_not_say_its_steps_is_refused(
+    zipped: Callable[[BaseAlgorithm], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = PPO("MlpPolicy", "CartPole-v1", device="cpu")
+    del agent.num_timesteps
+    path = zipped(agent)
+    said = f"{path} is no model of SB3: it does not say its num_timesteps"
+    assert refusal(capsys, path, "--env", "CartPole-v1") == said
 
 
 def test_A5_a_model_imports_no_module_that_was_not_named(
