@@ -27,6 +27,8 @@ FAMILIES = (
 )  # fmt: skip
 CLOSE = 0.85  # two names, by difflib: Waker2d is to Walker2d, Pendulum is not to InvertedPendulum
 Values = Mapping[str, Any]
+DEEPEST = 10  # levels of tables and lists: ours have four
+TOO_DEEP = f"tables and lists may be nested {DEEPEST} levels deep, not more"
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,27 @@ def read(preset: str) -> Preset:
     """One file, checked. A path that it extends is relative to it."""
     text = text_of(preset)
     with blaming(preset):
-        content = tomllib.loads(text)
+        content = parse_toml(text)
         description, extends = line(content, "description"), line(content, "extends")
         if extends.endswith(SUFFIX):
             extends = str((Path(preset).parent / extends).resolve())
         tasks = task_tables(content)
         return Preset(preset, description, extends, checked_values(content, ("description", "extends", "task")), tasks)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The content of a TOML text; one that is nested too deeply to be handled or shown is wrong, too."""
+    try:
+        content = tomllib.loads(text)
+    except RecursionError:
+        raise tomllib.TOMLDecodeError(TOO_DEEP) from None
+    level: list[Any] = [content]
+    for _ in range(DEEPEST):
+        nested = [value for value in level if isinstance(value, dict | list)]
+        level = [value for part in nested for value in (part.values() if isinstance(part, dict) else part)]
+    if level:
+        raise tomllib.TOMLDecodeError(TOO_DEEP)
+    return content
 
 
 def text_of(preset: str) -> str:

@@ -28,7 +28,7 @@ from geonpg.agents.checkpoint import CheckpointError, Checkpoints, OtherRun, exp
 from geonpg.agents.collector import BrokenEnvironment
 from geonpg.agents.forms import misfit
 from geonpg.agents.state import form_of, get_state, set_state
-from geonpg.configs import FIELDS, Settings, shown
+from geonpg.configs import FIELDS, Settings, parse_toml, shown
 from geonpg.scripts import records, zoo
 from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, prepare
 from geonpg.scripts.cli import Parser, count, seed
@@ -105,7 +105,7 @@ def resume(folder: Path, env_id: str | None = None) -> "BaselineRun":
     facts = facts_of(folder)
     recorded_env(facts.env, env_id, folder)
     try:
-        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        config = parse_toml((folder / "config.toml").read_text(encoding="utf-8"))
         resumed = BaselineRun(Baseline(facts.env, facts.seed, config), folder)
     except (OSError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
         raise ValueError(f"{folder} is no run folder of a baseline: {error}") from None

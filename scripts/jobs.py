@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from geonpg.configs import load, spelled, to_toml
+from geonpg.configs import load, parse_toml, spelled, to_toml
 from geonpg.kfac.choice import require
 from geonpg.scripts import baselines
 from geonpg.scripts.artifacts import write_text
@@ -94,7 +94,7 @@ def check_recorded(job: Job, folder: Path) -> None:
 def recorded_config(folder: Path) -> dict[str, Any]:
     """What the config.toml of a run says."""
     try:
-        return tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+        return parse_toml((folder / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder} is no run folder: {error}") from None
 

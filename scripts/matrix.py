@@ -14,13 +14,12 @@ seeds = [0, 1, 2]
 """
 
 import re
-import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from geonpg.configs import names
+from geonpg.configs import names, parse_toml
 from geonpg.configs.presets import blaming
 from geonpg.configs.schema import LARGEST_SEED, is_int, known
 from geonpg.kfac.choice import require
@@ -47,7 +46,7 @@ def read(path: Path) -> list[Group]:
     except UnicodeDecodeError:
         raise ValueError(f"cannot read study {path}: it is not UTF-8 text") from None
     with blaming(str(path)):
-        tables = tomllib.loads(content)
+        tables = parse_toml(content)
         for key in tables:
             known("key", key, ("description", "group"))
         groups = tables.get("group")

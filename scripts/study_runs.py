@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from geonpg.configs import load, to_toml
+from geonpg.configs import load, parse_toml, to_toml
 from geonpg.kfac.choice import require
 
 Array = NDArray[np.float64]
@@ -185,8 +185,8 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 def read_config(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return parse_toml(read_text(path))
+    except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path.name} is not TOML: {error}") from None
 
 

@@ -196,6 +196,22 @@ def test_a_wrong_file_dies_with_its_name(text: str, tmp_path: Path) -> None:
     assert str(died.value).isprintable(), "one line"
 
 
+DEEP = {
+    "lists": f"hidden = {'[' * 3000}{']' * 3000}",
+    "tables": f"hidden = {'{a = ' * 3000}1{'}' * 3000}",
+    "keys": f"hidden{'.a' * 3000} = 1",
+    "names": f"[task.Ant{'.a' * 3000}]",
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_B7_what_is_nested_too_deeply_is_one_sentence(kind: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "mine.toml", DEEP[kind])
+    with pytest.raises(ValueError, match=r".") as refused:
+        load(path)
+    assert str(refused.value) == f"{path}: tables and lists may be nested 10 levels deep, not more"
+
+
 def test_tasks_of_ones_own_may_have_any_other_name(tmp_path: Path) -> None:
     for name in ("lab/Ant", "CartPole", "Pendulum", "AntMaze", "Walker3d-v0"):
         path = write(tmp_path / "mine.toml", f'[task."{name}"]\nn_steps = 3')

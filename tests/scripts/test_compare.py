@@ -179,6 +179,7 @@ WRONG = {
     "study.toml --envs Hopper-v4": "the study file says what is run: it takes no --envs beside it",
     "foreign.toml": "the study asks for the module 'nowhere', whose import runs code: if you trust it, name it by ",
     "foreign.toml --envs nowhere:Fly-v0": "environment 'nowhere:Fly-v0' cannot be made: No module",
+    "deep.toml": "deep.toml: tables and lists may be nested 10 levels deep, not more",  # B7
     "missing.toml": "cannot read study missing.toml: No such file or directory",
     "study.toml --jobs 0": "--jobs must be at least 1, not 0",
     "--envs Hopper-v4 --methods newton": "group 1: method must be one of ng, mid, geo, geof, not 'newton'",
@@ -197,12 +198,13 @@ def test_a_wrong_argument_is_one_sentence(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "study.toml").write_text(STUDY)
     (tmp_path / "foreign.toml").write_text(STUDY.replace("InvertedPendulum-v4", "nowhere:Fly-v0"))  # A5
+    (tmp_path / "deep.toml").write_text(f"group = {'[' * 3000}{']' * 3000}")
     assert main(*arguments.split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"geonpg compare: {WRONG[arguments]}")
     assert err.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign.toml", "study.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["deep.toml", "foreign.toml", "study.toml"]
 
 
 def test_results_of_other_settings_are_not_taken_for_these(
