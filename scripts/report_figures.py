@@ -32,6 +32,7 @@ GREY = "#888888"
 LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
 PANEL = (4.4, 3.3)  # inches
 STEPS = {1e6: "million steps", 1e3: "thousand steps"}  # on an axis
+ALL_TASKS = "All tasks (IQM)"
 SHORT = 1e5  # steps; shorter runs are shown in thousands, without what the paper reached in a million
 
 
@@ -138,7 +139,7 @@ def together(study: Study, kinds: Sequence[Kind], curve: Callable[[Run], Curve])
             known = np.isfinite(np.concatenate(values)).all(axis=0)
             estimate = iqm(groups, [scores[:, known] for scores in values], RESAMPLES)
             lines.append(Line(kind, grid[known], estimate))
-    return Panel("All tasks (IQM)", STEPS[1e6], "normalised return", lines, level=1.0, unit=1e6)
+    return Panel(ALL_TASKS, STEPS[1e6], "normalised return", lines, level=1.0, unit=1e6)
 
 
 def over_time(study: Study, kinds: Sequence[Kind]) -> list[Panel]:

@@ -11,7 +11,7 @@ from geonpg.scripts import report_page as html
 from geonpg.scripts.artifacts import Table
 from geonpg.scripts.comparisons import BASELINE, iqm, over_baseline, scored
 from geonpg.scripts.intervals import COUNT, FEWEST_SEEDS, Estimate, student
-from geonpg.scripts.report_figures import Panel
+from geonpg.scripts.report_figures import ALL_TASKS, Panel
 from geonpg.scripts.report_page import Section
 from geonpg.scripts.report_tables import GEOMETRY, UNKNOWN, counted, episodes_text, estimated, steps_text
 from geonpg.scripts.study import Study
@@ -34,15 +34,10 @@ BRANCHES = (
 )
 SETS = {"main": "the main preset and other algorithms", "presets": "other presets"}
 CAPTIONS = {
-    "training": (
-        "Sample efficiency",
-        "Return of training episodes, mean over seeds with its 95 % interval. Dotted: the paper's ACKTR at 1 M steps; "
-        "crosses: on the way there. All tasks: interquartile mean of normalised returns.",
-    ),
+    "training": ("Sample efficiency", "Return of training episodes, mean over seeds with its 95 % interval."),
     "evaluation": ("Deterministic evaluations", "Mean over seeds with its 95 % interval."),
     "clock": ("Wall-clock", "The training returns over minutes, evaluations included, on the machine that ran them."),
 }
-THIN = "Thin lines: runs that have not ended."
 
 
 @dataclass(frozen=True)
@@ -162,14 +157,21 @@ def table_parts(table: Table, drawn: Mapping[str, Figure]) -> list[str]:
 
 
 def curve_section(study: Study, many: Curves, several: bool) -> Section:
-    title, caption = CAPTIONS[many.measure]
-    sentences = [
-        caption,
-        *([episodes_text(study.shown)] * (many.measure == "evaluation")),
-        *([THIN] * bool(study.unfinished)),
-    ]
+    title, _ = CAPTIONS[many.measure]
     style, labels = figures.styles(study), figures.legend_labels(study, many.kinds)
     singles = {f"{title}, {panel.title}": figures.single(panel, style) for panel in many.panels}
-    head = html.paragraph(" ".join(sentences), "note")
-    parts = [head, html.key_html(labels, style), html.figures_html(singles)]
+    parts = [html.paragraph(caption(study, many), "note"), html.key_html(labels, style), html.figures_html(singles)]
     return Section(f"{title}: {SETS[many.where]}" if several else title, parts)
+
+
+def caption(study: Study, many: Curves) -> str:
+    """What the curves are, and what else is drawn beside them."""
+    sentences = {
+        CAPTIONS[many.measure][1]: True,
+        episodes_text(study.shown): many.measure == "evaluation",
+        "All tasks: interquartile mean of normalised returns.": any(p.title == ALL_TASKS for p in many.panels),
+        "Dotted: the paper's ACKTR at 1 M steps.": any(p.level is not None for p in many.panels),
+        "Crosses: on the way there.": any(p.paper for p in many.panels),
+        "Thin lines: runs that have not ended.": any(line.is_single for p in many.panels for line in p.lines),
+    }
+    return " ".join(sentence for sentence, is_due in sentences.items() if is_due)

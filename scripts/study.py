@@ -127,10 +127,11 @@ def read_study(folder: Path) -> Study:
         except (OSError, ValueError) as reason:
             left_out.append(f"{where} is damaged: {reason}")
     runs: dict[Name, dict[int, Run]] = {}
-    for where, run in told_apart(read).items():
+    ended_first = sorted(told_apart(read).items(), key=lambda item: not item[1].has_ended)
+    for where, run in ended_first:
         together = runs.setdefault(run.name, {})
         if run.seed in together:
-            left_out.append(f"{where} is a second run of {run.name}, seed {run.seed}: the first one counts")
+            left_out.append(f"{where} is a second run of {run.name}, seed {run.seed}, which counts once")
             continue
         together[run.seed] = run
         if not run.has_ended:

@@ -141,6 +141,13 @@ def test_D_says_how_many_episodes_evaluations_have(page: Element) -> None:
     assert len(told) == 2  # at the curves and at the table
 
 
+def test_D_captions_tell_what_is_drawn(page: Element) -> None:
+    training, evaluation, clock, *_ = (note.text for note in page.all("p", "note"))
+    assert all("Dotted: the paper's ACKTR" in note for note in (training, evaluation, clock))
+    assert ["Crosses" in note for note in (training, evaluation, clock)] == [True, False, False]
+    assert ["All tasks" in note for note in (training, evaluation, clock)] == [True, True, False]
+
+
 def test_D_runs_that_have_not_ended_are_drawn_and_in_no_table(page: Element) -> None:
     keys = {key.text for key in page.all("ul", "key")}
     assert keys == {"default/geo (5 seeds, 1 unfinished)default/ng (5 seeds)"}

@@ -154,6 +154,6 @@ def test_C11_a_second_run_of_a_seed_is_left_out_and_not_called_damaged(tmp_path:
         write_run(tmp_path / where / "Hopper-v4/default/geo/0", 1000)
     study = read_study(tmp_path)
     assert study.left_out == [
-        "two/Hopper-v4/default/geo/0 is a second run of Hopper-v4/default/geo, seed 0: the first one counts"
+        "two/Hopper-v4/default/geo/0 is a second run of Hopper-v4/default/geo, seed 0, which counts once"
     ]
     assert study.groups[GEO].seeds == 1

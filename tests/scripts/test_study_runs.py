@@ -79,6 +79,14 @@ def test_D_runs_of_train_beside_those_of_compare(tmp_path: Path) -> None:
     assert seeds(read_study(tmp_path)) == {"Walker2d-v4/default/geo": [0, 1]}
 
 
+def test_D_of_two_runs_of_a_seed_the_one_that_has_ended_counts(tmp_path: Path) -> None:
+    shorten(left_by_train(tmp_path, "Walker2d-v4_default_geo_0").rename(tmp_path / "a"), lines=5)
+    left_by_train(tmp_path, "Walker2d-v4_default_geo_0").rename(tmp_path / "b")
+    study = read_study(tmp_path)
+    assert seeds(study) == {"Walker2d-v4/default/geo": [0]}
+    assert study.left_out == ["a is a second run of Walker2d-v4/default/geo, seed 0, which counts once"]
+
+
 def test_D_without_a_finished_run_there_are_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shorten(left_by_train(tmp_path, "Walker2d-v4_default_geo_0"), lines=5)
     study = read_study(tmp_path)
@@ -127,4 +135,5 @@ def test_D_reports_what_train_left(runs: Runs, tmp_path: Path) -> None:
         "Wall-clock",
     ]
     assert len(page.all("figure")) == 3
+    assert not [note for note in page.all("p", "note") if "Dotted" in note.text or "All tasks" in note.text]
     assert not [table for table in page.all("table") if "source" in table.rows()[0]]  # nothing published beside it
