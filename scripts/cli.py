@@ -2,7 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -39,12 +39,19 @@ def count(text: str) -> int:
         raise ArgumentTypeError(f"must be a whole number, such as 200000 or 2e5, not {text!r}") from None
 
 
-def seed(text: str) -> int:
-    """Read a seed for argparse."""
-    number = count(text)
-    if not 0 <= number <= LARGEST_SEED:
-        raise ArgumentTypeError(f"must be from 0 to {LARGEST_SEED:,}, not {text}")
-    return number
+def up_to(high: int, low: int = 1) -> Callable[[str], int]:
+    """A type for argparse: whole numbers up to `high`, above which no machine and no patience would do."""
+
+    def bounded(text: str) -> int:
+        if not low <= count(text) <= high:
+            raise ArgumentTypeError(f"must be from {low} to {high:,}, not {text}")
+        return count(text)
+
+    return bounded
+
+
+seed = up_to(LARGEST_SEED, low=0)
+MOST_EPISODES = 10_000  # of one evaluation, where each has an environment of its own
 
 
 def usage() -> str:

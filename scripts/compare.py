@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
-from geonpg.scripts.cli import Parser, count
+from geonpg.scripts.cli import Parser, count, up_to
 from geonpg.scripts.stopping import as_process
 
 FLAGS = ("methods", "envs", "seeds", "steps", "preset", "baselines")  # what a study file says otherwise
@@ -28,7 +28,9 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--preset", default="default", help=f"of our methods: {', '.join(names())}, or a .toml file")
     parser.add_argument("--results", type=Path, default=Path("results/study"), help="where runs go (%(default)s)")
     cores = os.cpu_count() or 1
-    parser.add_argument("--jobs", type=count, help=f"runs at a time on this machine (default: its cores, {cores})")
+    parser.add_argument(
+        "--jobs", type=up_to(1000), help=f"runs at a time on this machine (default: its cores, {cores})"
+    )
     parser.add_argument(
         "--cluster", nargs="?", const="", metavar="ADDRESS", help="on a Ray cluster, or on Ray started here"
     )
@@ -50,8 +52,6 @@ def parse(argv: Sequence[str]) -> Namespace:
         parser.error("--cpus goes with --cluster; on this machine, --jobs says how many run at a time")
     arguments.jobs = cores if arguments.jobs is None else arguments.jobs
     arguments.cpus = 1.0 if arguments.cpus is None else arguments.cpus
-    if arguments.jobs < 1:
-        parser.error(f"--jobs must be at least 1, not {arguments.jobs}")
     if arguments.cpus <= 0:
         parser.error(f"--cpus must be above 0, not {arguments.cpus:g}")
     return arguments

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.scripts.artifacts import RUNS
-from geonpg.scripts.cli import Parser, count
+from geonpg.scripts.cli import Parser, seed, up_to
 from geonpg.scripts.stopping import as_process
 
 
@@ -23,12 +23,12 @@ def parser() -> Parser:
     )
     parser.add_argument("--size", choices=("small", "full"), default="small", help="minutes, or the paper's")
     parser.add_argument("--data", type=Path, metavar="DIR", help="folder with MNIST's IDX files or olivettifaces.mat")
-    parser.add_argument("--cases", type=count, help="training cases, instead of the size's")
-    parser.add_argument("--test-cases", type=count, help="test cases, instead of the size's")
-    parser.add_argument("--updates", type=count, help="updates, instead of the size's")
-    parser.add_argument("--seed", type=count, default=0)
+    parser.add_argument("--cases", type=up_to(10**6), help="training cases, instead of the size's")
+    parser.add_argument("--test-cases", type=up_to(10**6), help="test cases, instead of the size's")
+    parser.add_argument("--updates", type=up_to(10**9), help="updates, instead of the size's")
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument(
-        "--threads", type=count, help="of torch, they decide the last bits; default: 1 if small, else all"
+        "--threads", type=up_to(1024), help="of torch, they decide the last bits; default: 1 if small, else all"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help=f"default: {RUNS}/deepnets/TASK-SIZE")
     return parser

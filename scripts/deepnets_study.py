@@ -26,20 +26,15 @@ def chosen_size(arguments: Namespace, task: Task) -> Size:
     size: Size = task.sizes[arguments.size]
     asked = {"train": arguments.cases, "test": arguments.test_cases, "updates": arguments.updates}
     size = replace(size, **{name: value for name, value in asked.items() if value is not None})
-    if size.train < task.chunks or size.test < 1 or size.updates < 1 or arguments.seed < 0:
-        raise DataError(
-            f"needed: at least {task.chunks} training cases, one test case, one update, and a seed from 0 on"
-        )
+    if size.train < task.chunks:
+        raise DataError(f"--cases must be at least {task.chunks}, not {size.train}")
     return size
 
 
 def chosen_threads(arguments: Namespace) -> int:
     """One for the small size: it gains little from more, and anyone gets the same bits."""
     usual = 1 if arguments.size == "small" else torch.get_num_threads()
-    threads: int = usual if arguments.threads is None else arguments.threads
-    if threads < 1:
-        raise DataError(f"--threads must be at least 1, not {threads}")
-    return threads
+    return usual if arguments.threads is None else int(arguments.threads)
 
 
 def chosen_data(arguments: Namespace, task: Task) -> Path | None:

@@ -5,10 +5,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from geonpg.scripts.cli import Parser, count, seed
+from geonpg.scripts.cli import MOST_EPISODES, Parser, seed, up_to
 from geonpg.scripts.stopping import as_process
-
-MOST_EPISODES = 10_000  # each has an environment of its own
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -23,16 +21,13 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--env", metavar="ID", help="of an SB3 .zip; of others, only if it is module:ID")
     saved = "statistics of an SB3 .zip's observations: .npz of geonpg's Normalize, or what SB3's VecNormalize saved"
     parser.add_argument("--normalization", type=Path, metavar="FILE", help=saved)
-    parser.add_argument("--episodes", type=count, default=20)
+    parser.add_argument("--episodes", type=up_to(MOST_EPISODES), default=20)
     parser.add_argument("--seed", type=seed, default=0, help="of the episodes; a run's own evaluations have its seed")
     parser.add_argument("--stochastic", action="store_true", help="draw actions instead of taking the likeliest")
     parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="record one episode")
     parser.add_argument("--export", type=Path, metavar="FILE.onnx", help="raw observations to actions within bounds")
     parser.add_argument("--json", action="store_true", help="print one JSON object, with every episode")
-    arguments = parser.parse_args(argv)
-    if not 1 <= arguments.episodes <= MOST_EPISODES:
-        parser.error(f"--episodes must be from 1 to {MOST_EPISODES:,}, not {arguments.episodes}")
-    return arguments
+    return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
-from geonpg.scripts.cli import Parser, count, seed
+from geonpg.scripts.cli import Parser, count, seed, up_to
 from geonpg.scripts.stopping import as_process
 
 
@@ -28,7 +28,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
         "--seeds", metavar="0-4", help="a run for each of these, 0-4 or 0,2,5, as processes of their own"
     )
     cores = os.cpu_count() or 1
-    parser.add_argument("--jobs", type=count, help=f"runs of --seeds at a time (default: cores, {cores})")
+    parser.add_argument("--jobs", type=up_to(1000), help=f"runs of --seeds at a time (default: cores, {cores})")
     parser.add_argument("--steps", type=count, help="environment steps in all")
     parser.add_argument("--n-envs", type=count, help="environments side by side")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
@@ -48,8 +48,8 @@ def parse(argv: Sequence[str] | None) -> Namespace:
             parser.error(f"--seeds makes several runs: --{alone[0]} is for one")
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             parser.error("--seeds trains every agent in a process of its own: start it without torchrun")
-    if arguments.jobs is not None and (arguments.seeds is None or arguments.jobs < 1):
-        parser.error(f"--jobs, at least 1, says how many runs of --seeds are made at a time, not {arguments.jobs}")
+    if arguments.jobs is not None and arguments.seeds is None:
+        parser.error("--jobs says how many runs of --seeds are made at a time: it goes with --seeds")
     arguments.jobs = cores if arguments.jobs is None else arguments.jobs
     return arguments
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
-from geonpg.scripts.cli import Parser, count
+from geonpg.scripts.cli import Parser, count, up_to
 from geonpg.scripts.stopping import as_process
 
 
@@ -18,7 +18,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser = Parser("geonpg tune", description=__doc__)
     parser.add_argument("--env", required=True, metavar="ID", help="environment, Walker2d-v4 for example")
     parser.add_argument("--preset", default="default", help=f"to improve: {', '.join(names())}, or a .toml file")
-    parser.add_argument("--trials", type=count, default=32, help="settings that are tried (default: 32)")
+    parser.add_argument("--trials", type=up_to(100_000), default=32, help="settings that are tried (default: 32)")
     parser.add_argument(
         "--steps", type=count, default=200_000, help="of a trial that runs to its end (default: 200000)"
     )
@@ -27,7 +27,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--results", type=Path, help="where trials go (default: runs/tune/ENV)")
     parser.add_argument("--cluster", default="", metavar="ADDRESS", help="of a Ray cluster (default: Ray started here)")
     arguments = parser.parse_args(argv)
-    for name in ("trials", "steps", "minutes"):
+    for name in ("steps", "minutes"):
         value = getattr(arguments, name)
         if value is not None and value <= 0:
             parser.error(f"--{name} must be above 0, not {value:g}")

@@ -97,7 +97,8 @@ def test_the_command_runs_what_is_missing_and_reports(folder: Path, capsys: pyte
     [
         (["--updates", "3"], "use the same numbers, or choose other --results"),
         (["--envs", "Nowhere-v4"], "Nowhere-v4"),
-        (["--updates", "0"], "--updates must be at least 1, not 0"),
+        (["--updates", "0"], "argument --updates: must be from 1 to 1,000,000, not 0"),
+        (["--episodes", "1e9"], "argument --episodes: must be from 1 to 10,000, not 1e9"),
         (["--preset", "tuned"], "tuned"),
         (["--envs", "CartPole-v1"], "CartPole-v1 cannot be set back to a state: branch needs MuJoCo tasks like"),
     ],

@@ -52,6 +52,33 @@ def test_C13_every_command_counts_alike(path: Path) -> None:
     assert "type=int" not in path.read_text()
 
 
+ABSURD = {
+    "branch": "--trunks 1e9, --episodes 1e9, --updates 1e20, --first-seed 1e20, --jobs 1e20",
+    "compare": "--jobs 1e20",
+    "deepnets": "--cases 1e12, --threads 1e9, --seed 1e30, --updates 1e20",
+    "evaluate": "--episodes 1e9, --seed 1e20",
+    "train": "--seed 1e20, --jobs 1e20",
+    "tune": "--trials 1e20",
+}
+
+
+@pytest.mark.parametrize(("command", "options"), ABSURD.items(), ids=list(ABSURD))
+def test_B6_absurd_numbers_are_one_sentence(
+    command: str, options: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for option in options.split(", "):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([command, *option.split()])
+        assert stopped.value.code == 2
+        name, number = option.split()
+        said = capsys.readouterr().err
+        assert said.startswith(f"geonpg {command}: argument {name}: must be from ")
+        assert said.endswith(f", not {number}\n")
+        assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("text", ["-1", "1e20", "4294967296"])
 def test_B6_absurd_seeds_are_one_sentence(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match=f"^must be from 0 to 4,294,967,295, not {text}$"):

@@ -181,7 +181,7 @@ WRONG = {
     "foreign.toml --envs nowhere:Fly-v0": "environment 'nowhere:Fly-v0' cannot be made: No module",
     "deep.toml": "deep.toml: tables and lists may be nested 10 levels deep, not more",  # B7
     "missing.toml": "cannot read study missing.toml: No such file or directory",
-    "study.toml --jobs 0": "--jobs must be at least 1, not 0",
+    "study.toml --jobs 0": "argument --jobs: must be from 1 to 1,000, not 0",
     "--envs Hopper-v4 --methods newton": "group 1: method must be one of ng, mid, geo, geof, not 'newton'",
     "--envs Hoper-v4 --methods geo": "unknown environment 'Hoper-v4': choose one of ",
     "--envs Hopper-v4 --methods geo --seeds x": "seeds are given as 0-4 or 0,2,5, not 'x'",

@@ -251,8 +251,8 @@ def test_missing_and_damaged_data_are_one_sentence(tmp_path: Path, capsys: pytes
     assert FACES_FILE in refusal(capsys, *people)
     (tmp_path / FACES_FILE).write_bytes(b"MATLAB 5.0, not really")
     assert "damaged" in refusal(capsys, *people)
-    assert "at least 4 training cases" in refusal(capsys, "--task", "curves", "--cases", "2")
-    assert "--threads must be at least 1, not 0" in refusal(capsys, "--task", "curves", "--threads", "0")
+    assert "--cases must be at least 4, not 2" in refusal(capsys, "--task", "curves", "--cases", "2")
+    assert "--threads: must be from 1 to 1,024, not 0" in refusal(capsys, "--task", "curves", "--threads", "0")
     (tmp_path / "short").write_bytes(b"\0")
     with pytest.raises(DataError, match="damaged"):
         read_idx(tmp_path, "short")

@@ -89,7 +89,7 @@ def test_every_key_is_a_setting_and_every_choice_is_legal() -> None:
     [
         (["--env", "Nowhere-v4"], "Nowhere-v4"),
         (["--env", "Hopper-v4", "--preset", "bad"], "unknown preset 'bad'"),
-        (["--env", "Hopper-v4", "--trials", "0"], "--trials must be above 0"),
+        (["--env", "Hopper-v4", "--trials", "0"], "--trials: must be from 1 to 100,000, not 0"),
         (["--env", "Hopper-v4", "--out", "tuned.json"], "--out must be a .toml file"),
     ],
 )
