@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 import gymnasium
@@ -43,12 +44,20 @@ def make_vec(
             venv.seed(seed)
         return venv
     if isinstance(env, str) and env not in gymnasium.registry and ":" not in env:
-        known = sorted(name for name in gymnasium.registry if is_native(name))
-        raise ValueError(
-            f"unknown environment {env!r}: choose one of {', '.join(known)}, or any id that gymnasium knows"
-        )
+        raise ValueError(unknown(env))
     name = env if isinstance(env, str) else getattr(env, "__name__", str(env))
     if name not in _told:
         _told.add(name)
         log.warning("%s has no native implementation: it runs in SB3's DummyVecEnv", name)
     return make_vec_env(env, n_envs, seed=seed, env_kwargs=kwargs, wrapper_class=checked)
+
+
+def unknown(env_id: str) -> str:
+    """What to say about an id that nobody has registered."""
+    if env_id.startswith("ALE/") or "NoFrameskip" in env_id:
+        return f"unknown environment {env_id!r}: Atari's come with ale-py (pip install ale-py): name it ale_py:{env_id}"
+    ids = {name.lower(): name for name in gymnasium.registry}
+    close = get_close_matches(env_id.lower(), ids, n=1)
+    meant = f" (did you mean {ids[close[0]]}?)" if close else ""
+    native = ", ".join(sorted(name for name in gymnasium.registry if is_native(name)))
+    return f"unknown environment {env_id!r}{meant}: choose one of {native}, or any id that gymnasium knows"

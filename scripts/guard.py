@@ -106,7 +106,9 @@ def making(env_id: str) -> Iterator[None]:
         with quietly():
             yield
     except (gymnasium.error.Error, ImportError) as error:
-        raise ValueError(f"environment {env_id!r} cannot be made: {error}") from None
+        missing = isinstance(error, ImportError) and env_id.startswith("ale_py:")
+        cure = " (pip install ale-py)" if missing else ""
+        raise ValueError(f"environment {env_id!r} cannot be made: {one_line(error)}{cure}") from None
     except Exception as error:  # an environment's own code may raise anything
         own = own_frames(error)
         if isinstance(error, ValueError) and not own:  # ours, and says itself what is wrong

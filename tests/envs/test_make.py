@@ -39,10 +39,33 @@ def test_E17_infos_on_request(env_id: str) -> None:
 
 
 def test_unknown_environments_get_the_known_ones_named() -> None:
-    with pytest.raises(ValueError, match=r"unknown environment 'Walker3d-v4': choose one of Ant-v4, .*Walker2d-v5"):
-        make_vec("Walker3d-v4")
+    with pytest.raises(ValueError, match=r"^unknown environment 'Rocket-v4': choose one of Ant-v4, .*Walker2d-v5"):
+        make_vec("Rocket-v4")
     assert not is_native("CartPole-v1")
     assert is_native("HumanoidStandup-v5")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("Walker-v4", "Walker2d-v4"),
+        ("walker2d-v4", "Walker2d-v4"),
+        ("Walker2d", "Walker2d-v5"),
+        ("HalfChetah-v4", "HalfCheetah-v4"),
+        ("CartPole", "CartPole-v1"),
+        ("Pendulum-v0", "Pendulum-v1"),
+    ],
+)
+def test_C6_the_environment_that_was_meant(wrong: str, right: str) -> None:
+    with pytest.raises(ValueError, match=rf"^unknown environment '{wrong}' \(did you mean {right}\?\): choose one of "):
+        make_vec(wrong)
+
+
+@pytest.mark.parametrize("game", ["ALE/Pong-v5", "PongNoFrameskip-v4"])
+def test_C7_atari_needs_a_package(game: str) -> None:
+    cure = rf"Atari's come with ale-py \(pip install ale-py\): name it ale_py:{game}$"
+    with pytest.raises(ValueError, match=f"^unknown environment '{game}': {cure}"):
+        make_vec(game)
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Hopper-v4"])
