@@ -8,6 +8,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
@@ -69,6 +70,7 @@ class Moments:
 class Normalize(VecEnvWrapper):
     """Observations with mean zero and variance one, rewards divided by the deviation of their discounted sum.
 
+    Of a dictionary of observations the vectors are normalised; images and choices in it stay as they are.
     The statistics move while `training` is true and stand still otherwise, for evaluation. Episode returns in
     `info["episode"]` stay those of the task. Processes that train one agent share them through `everyone`, which maps
     an array to those of all of them, in the same order everywhere.
@@ -85,25 +87,32 @@ class Normalize(VecEnvWrapper):
         epsilon: float = 1e-8,
     ) -> None:
         super().__init__(venv)
-        size = 0
+        self._vectors: dict[str | None, slice] = {}
         if observations:
-            self.observation_space = scaled_space(venv.observation_space, clip)
-            size = self.observation_space.shape[0]
+            self.observation_space, self._vectors = scaled_space(venv.observation_space, clip)
         if not 0 <= gamma <= 1:
             raise ValueError(f"gamma must lie in [0, 1], not {gamma}")
         self.scales_observations, self.scales_rewards = observations, rewards
         self.gamma, self.clip, self.epsilon = gamma, clip, epsilon
         self.training = True
         self.everyone: Everyone | None = None
+        size = max((columns.stop for columns in self._vectors.values()), default=0)
         self.observation_moments, self.return_moments = Moments(size), Moments(1)
         self._discounted = np.zeros(venv.num_envs)
 
-    def normalize_observations(self, observations: Array) -> Array:
+    def normalize_observations(self, observations: Any) -> Any:
+        """Observations of all environments, or of one."""
         if not self.scales_observations:
             return observations
+        if isinstance(observations, dict):
+            scaled = {key: self._scaled(observations[key], columns) for key, columns in self._vectors.items()}
+            return {**observations, **scaled}
+        return self._scaled(observations, slice(None))
+
+    def _scaled(self, vectors: Array, columns: slice) -> Array:
         moments = self.observation_moments
-        scaled: Array = observations - moments.mean
-        scaled /= np.sqrt(moments.variance + self.epsilon)
+        scaled: Array = vectors - moments.mean[columns]
+        scaled /= np.sqrt(moments.variance[columns] + self.epsilon)
         return scaled.clip(-self.clip, self.clip, out=scaled)
 
     def scale_rewards(self, rewards: Array) -> Array:
@@ -115,6 +124,8 @@ class Normalize(VecEnvWrapper):
 
     def _rows(self, observations: Any) -> Array:
         """What there are statistics of: [n, 0] if observations, which may then be anything, are not scaled."""
+        if isinstance(observations, dict) and self.scales_observations:
+            return np.concatenate([observations[key] for key in self._vectors], axis=1, dtype=np.float64)
         return np.asarray(observations) if self.scales_observations else np.empty((self.num_envs, 0))
 
     def _learn(self, observations: Array, rewards: Array, dones: Flags) -> None:
@@ -138,7 +149,7 @@ class Normalize(VecEnvWrapper):
             seen.count, seen.mean, seen.squares = own.count, mean, squares
             yield seen
 
-    def reset(self) -> Array:
+    def reset(self) -> Any:
         observations: Any = self.venv.reset()
         self._discounted[:] = 0
         if self.training:
@@ -208,13 +219,32 @@ class Normalize(VecEnvWrapper):
         return normalized
 
 
-def scaled_space(space: spaces.Space[Any], clip: float) -> spaces.Box:
-    """Of scaled observations. An agent's buffer has the dtype of the space, and would cut fractions off integers."""
-    if not isinstance(space, spaces.Box) or len(space.shape) != 1:
-        raise ValueError(
-            f"Normalize takes observations that are vectors, a Box of one dimension, not {space}: leave them as they"
-            " are by observations=False (normalize_observations=false)"
-        )
+def scaled_space(space: spaces.Space[Any], clip: float) -> tuple[spaces.Space[Any], dict[str | None, slice]]:
+    """The space of scaled observations, and the columns of the statistics for each vector in it (None: it is one)."""
+    refusal = ValueError(
+        f"Normalize takes observations that are vectors, a Box of one dimension, not {space}: leave them as they"
+        " are by observations=False (normalize_observations=false)"
+    )
+    parts: dict[Any, Any] = dict(space.spaces) if isinstance(space, spaces.Dict) else {None: space}
+    if not has_numbers(space) or any(has_numbers(part) and len(part.shape) != 1 for part in parts.values()):
+        raise refusal
+    columns, stop = {}, 0
+    for key, part in parts.items():
+        if has_numbers(part):
+            columns[key] = slice(stop, stop + part.shape[0])
+            stop, parts[key] = columns[key].stop, scaled_vector(part, clip)
+    return spaces.Dict(parts) if isinstance(space, spaces.Dict) else parts[None], columns
+
+
+def has_numbers(space: spaces.Space[Any]) -> bool:
+    """Whether there is something to scale: images, which SB3 divides by 255, and choices are not."""
+    if isinstance(space, spaces.Dict):
+        return any(has_numbers(part) for part in space.values())
+    return isinstance(space, spaces.Box) and not is_image_space(space)
+
+
+def scaled_vector(space: spaces.Box, clip: float) -> spaces.Box:
+    """An agent's buffer has the dtype of the space, and would cut fractions off integers."""
     return space if np.issubdtype(space.dtype, np.floating) else spaces.Box(-clip, clip, space.shape, np.float32)
 
 

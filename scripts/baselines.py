@@ -30,7 +30,7 @@ from geonpg.agents.forms import misfit
 from geonpg.agents.state import form_of, get_state, set_state
 from geonpg.configs import FIELDS, Settings, parse_toml, shown
 from geonpg.scripts import records, zoo
-from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, prepare
+from geonpg.scripts.building import ACTIVATIONS, evaluate, make_env, normalization_of, policy_for, prepare
 from geonpg.scripts.cli import Parser, count, seed
 from geonpg.scripts.facts import create, facts_of, inode, require_home, warn_of_changes
 from geonpg.scripts.locks import alone
@@ -86,7 +86,8 @@ class Baseline:
         other = ("algorithm", "settings", "n_envs", "normalize", *zoo.POLICY, *BUDGET)
         keywords = {key: value for key, value in config.items() if key not in other}
         make: Callable[..., OnPolicyAlgorithm] = zoo.class_of(algorithm)
-        return make("MlpPolicy", env, seed=self.seed, device="cpu", policy_kwargs=policy, **keywords)
+        name = policy_for(env.observation_space)
+        return make(name, env, seed=self.seed, device="cpu", policy_kwargs=policy, **keywords)
 
 
 def begin(plan: Baseline, folder: Path) -> "BaselineRun":

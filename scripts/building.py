@@ -2,7 +2,7 @@
 
 import ctypes
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Any
@@ -12,13 +12,16 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
+from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.type_aliases import PolicyPredictor
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecTransposeImage
 from torch import nn
 
 from geonpg.agents import ACKTR
 from geonpg.configs import FIELDS, Settings
 from geonpg.envs import Frames, Normalize, ScaleActions, is_native, make_vec
+from geonpg.envs.normalize import has_numbers
+from geonpg.envs.spaces import is_large_image
 from geonpg.kfac import Ranks
 from geonpg.kfac.ranks import ALONE
 from geonpg.scripts.guard import Guarded, making
@@ -60,18 +63,39 @@ def make_env(settings: Settings, env_id: str, n_envs: int, seed: int, **keywords
     with making(env_id):
         venv = make_vec(env_id, n_envs, seed=seed, threads=settings.env_threads, **keywords)
     if not is_native(env_id):  # ours have been checked
-        venv = Guarded(venv, env_id)
+        venv = Guarded(channels_first(venv), env_id)
     if settings.scale_actions:
         venv = ScaleActions(venv)
-    if settings.normalize_observations or settings.normalize_rewards:
+    scales_observations = settings.normalize_observations and has_numbers(venv.observation_space)
+    if scales_observations or settings.normalize_rewards:
         venv = Normalize(
             venv,
-            observations=settings.normalize_observations,
+            observations=scales_observations,
             rewards=settings.normalize_rewards,
             gamma=settings.gamma,
             clip=settings.clip,
         )
     return Frames(venv, settings.frames) if settings.frames > 1 else venv
+
+
+def channels_first(venv: VecEnv) -> VecEnv:
+    """Images as torch takes them. An agent would wrap them so itself, outside of what keeps our state."""
+    seen = venv.observation_space
+    for part in seen.values() if isinstance(seen, spaces.Dict) else [seen]:
+        if isinstance(part, spaces.Box) and is_image_space(part) and not is_image_space_channels_first(part):
+            return VecTransposeImage(venv)
+    return venv
+
+
+def policy_for(space: spaces.Space[Any], weights: Collection[str] | None = None) -> str:
+    """The policy for a kind of observation, by SB3's name; `weights`: the names of those it must have.
+
+    An earlier version had no convolutions.
+    """
+    if isinstance(space, spaces.Dict):
+        return "MultiInputPolicy"
+    looks = weights is None or any(".cnn." in name for name in weights)
+    return "CnnPolicy" if looks and is_large_image(space) else "MlpPolicy"
 
 
 def policy_kwargs(settings: Settings) -> dict[str, Any]:
@@ -85,10 +109,18 @@ def policy_kwargs(settings: Settings) -> dict[str, Any]:
     }
 
 
-def make_agent(settings: Settings, env: VecEnv, seed: int, device: str = "cpu", ranks: Ranks = ALONE) -> ACKTR:
-    values, network = asdict(settings), policy_kwargs(settings)
+def make_agent(
+    settings: Settings,
+    env: VecEnv,
+    seed: int,
+    device: str = "cpu",
+    ranks: Ranks = ALONE,
+    weights: Collection[str] | None = None,
+) -> ACKTR:
+    """An agent with the policy for what its environments show; `weights`: see `policy_for`."""
+    values, network, policy = asdict(settings), policy_kwargs(settings), policy_for(env.observation_space, weights)
     chosen = {name: values[name] for name in ARGUMENTS}
-    return ACKTR("MlpPolicy", env, seed=seed, device=device, policy_kwargs=network, ranks=ranks, **chosen)
+    return ACKTR(policy, env, seed=seed, device=device, policy_kwargs=network, ranks=ranks, **chosen)
 
 
 def normalization_of(env: VecEnv) -> Normalize | None:

@@ -78,7 +78,7 @@ def from_checkpoint(path: Path, named: str | None = None) -> Model:
         raise ValueError(f"{path} is no model that this version knows: {error}") from None
     prepare(settings)
     env = make_env(settings, recorded_env(env_id, named, path), 1, 0)
-    policy, normalization = make_agent(settings, env, 0).policy, normalization_of(env)
+    policy, normalization = make_agent(settings, env, 0, weights=weights).policy, normalization_of(env)
     env.close()
     fill(policy, weights, path)
     if normalization is not None:

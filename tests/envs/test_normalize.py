@@ -182,6 +182,47 @@ def showing(space: spaces.Space[Any]) -> VecEnv:
     return many(lambda: World(space, spaces.Discrete(2)))
 
 
+def test_C8_the_vectors_of_a_dictionary_are_normalised() -> None:
+    """As each would be alone; images and choices stay as they are."""
+    parts = {
+        "arm": spaces.Box(-3, 3, (2,), np.float64),
+        "eye": spaces.Box(0, 255, (3, 36, 36), np.uint8),
+        "room": spaces.Discrete(3),
+        "touch": spaces.Box(0, 9, (3,), np.uint8),
+    }
+    venv = Normalize(showing(spaces.Dict(parts)), rewards=False)
+    seen = venv.observation_space
+    assert isinstance(seen, spaces.Dict)
+    assert {key: seen[key] for key in ("arm", "eye", "room")} == {key: parts[key] for key in ("arm", "eye", "room")}
+    assert seen["touch"] == spaces.Box(-10, 10, (3,), np.float32)
+    alone = {key: Moments(len(venv.venv.observation_space[key].low)) for key in ("arm", "touch")}
+    raw: list[Any] = []
+    honest = venv.venv.step_wait
+    venv.venv.step_wait = lambda: (raw.append(honest()), raw[-1])[1]
+    first = venv.reset()
+    assert first.keys() == parts.keys()
+    for key, moments in alone.items():
+        moments.set_state({name: venv.observation_moments.get_state()[name] for name in ("count", "mean", "squares")})
+        columns = slice(0, 2) if key == "arm" else slice(2, 5)
+        moments.mean, moments.squares = moments.mean[columns], moments.squares[columns]
+    for _ in range(12):
+        shown, _, dones, infos = venv.step(np.zeros(3, int))
+        for key, moments in alone.items():
+            moments.update(raw[-1][0][key].astype(np.float64))
+            scaled = ((raw[-1][0][key] - moments.mean) / np.sqrt(moments.variance + 1e-8)).clip(-10, 10)
+            assert np.array_equal(shown[key], scaled)
+        assert np.array_equal(shown["eye"], raw[-1][0]["eye"])
+        assert np.array_equal(shown["room"], raw[-1][0]["room"])
+        for i in np.flatnonzero(dones):
+            assert infos[i]["terminal_observation"]["arm"].shape == (2,)
+
+
+def test_C8_a_dictionary_without_vectors_is_refused() -> None:
+    for part in (spaces.Discrete(3), spaces.Box(-1, 1, (2, 2))):
+        with pytest.raises(ValueError, match=r"^Normalize takes observations that are vectors"):
+            Normalize(showing(spaces.Dict({"a": part})))
+
+
 def test_whole_numbers_become_fractions_for_the_agents_buffer() -> None:
     venv = Normalize(showing(spaces.Box(0, 255, (4,), np.uint8)))
     assert venv.observation_space == spaces.Box(-10, 10, (4,), np.float32)
