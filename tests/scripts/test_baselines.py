@@ -151,7 +151,10 @@ def test_every_task_has_tuned_settings(algorithm: str, task: str) -> None:
         ),
         ("--env Hopper-v4 --algorithm ppo --settings best --folder x", "unknown settings 'best': choose one of "),
         ("--env Ant-v4 --algorithm ppo --settings zoo --folder x", "unknown task of rl-zoo3's ppo 'Ant': choose one "),
-        ("--env Hoper-v4 --algorithm ppo --folder x", "unknown environment 'Hoper-v4': choose one of "),
+        (
+            "--env Hoper-v4 --algorithm ppo --folder x",
+            "unknown environment 'Hoper-v4' (did you mean Hopper-v4?): choose one of ",
+        ),
         (
             "--env Hopper-v4 --algorithm ppo --steps 0 --folder x",
             "steps must be an integer from 1 to 999,999,999,999, not 0",

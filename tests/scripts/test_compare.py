@@ -183,7 +183,7 @@ WRONG = {
     "missing.toml": "cannot read study missing.toml: No such file or directory",
     "study.toml --jobs 0": "argument --jobs: must be from 1 to 1,000, not 0",
     "--envs Hopper-v4 --methods newton": "group 1: method must be one of ng, mid, geo, geof, not 'newton'",
-    "--envs Hoper-v4 --methods geo": "unknown environment 'Hoper-v4': choose one of ",
+    "--envs Hoper-v4 --methods geo": "unknown environment 'Hoper-v4' (did you mean Hopper-v4?): choose one of ",
     "--envs Hopper-v4 --methods geo --seeds x": "seeds are given as 0-4 or 0,2,5, not 'x'",
     "--envs Hopper-v4 --baselines sac9": "group 1: unknown algorithm 'sac9': choose one of ppo, a2c, trpo",
     "study.toml --results study.toml/x": "[Errno 20] Not a directory: 'study.toml/x'",

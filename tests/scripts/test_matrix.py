@@ -84,7 +84,7 @@ GEO = 'methods = ["geo"]\n' + ENVS_SEEDS
 PPO = 'algorithm = "ppo"\n' + ENVS_SEEDS
 WRONG = {
     GEO.replace("geo", "newton"): "group 1: method must be one of ng, mid, geo, geof, not 'newton'",
-    GEO.replace("Hopper", "Hoper"): "unknown environment 'Hoper-v4': choose one of ",
+    GEO.replace("Hopper", "Hoper"): "unknown environment 'Hoper-v4' (did you mean Hopper-v4?): choose one of ",
     GEO.replace(
         "[0]", "[-1]"
     ): "group 1: seeds must be a list of integers from 0 to 4,294,967,295, such as [0, 1, 2], not [-1]",
