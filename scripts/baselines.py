@@ -276,7 +276,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Stopped:
         return 128 + signals.received
     except (ValueError, OSError, BrokenEnvironment) as error:
-        print(f"geonpg.scripts.baselines: {error}", file=sys.stderr)
+        print(f"{getattr(error, 'frames', '')}geonpg.scripts.baselines: {error}", file=sys.stderr)
         return 2
 
 

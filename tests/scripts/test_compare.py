@@ -167,7 +167,8 @@ def test_a_failing_run_is_reported_and_the_others_finish(
     assert main("--baselines", "a2c", *flags, "--jobs", "2") == 1
     out, err = capsys.readouterr()
     assert out == f"1 of 2 runs are done in {results}\n"
-    assert err.splitlines()[-1] == f"{broken}/a2c/default/3 failed: RuntimeError: the motor burns"
+    told = f"environment 0 of {broken} raised RuntimeError: the motor burns"
+    assert err.splitlines()[-1] == f"{broken}/a2c/default/3 failed: geonpg.scripts.baselines: {told}"
     assert "1 of 2 runs done, 1 failed, " in err
     assert is_done(results / "InvertedPendulum-v4/a2c/default/3")
 
