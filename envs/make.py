@@ -1,6 +1,7 @@
 """One way to make a vector environment: ours where there is one, SB3's otherwise."""
 
 import logging
+import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
@@ -11,6 +12,9 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from .mujoco import TASKS, MujocoVecEnv
 from .spaces import checked
+
+VERSION = re.compile(r"-v\d+$")
+CLOSE = 0.75  # two names without their versions, by difflib: walker is to walker2d, rocket is not to broken
 
 log = logging.getLogger(__name__)
 _told: set[str] = set()
@@ -56,8 +60,17 @@ def unknown(env_id: str) -> str:
     """What to say about an id that nobody has registered."""
     if env_id.startswith("ALE/") or "NoFrameskip" in env_id:
         return f"unknown environment {env_id!r}: Atari's come with ale-py (pip install ale-py): name it ale_py:{env_id}"
-    ids = {name.lower(): name for name in gymnasium.registry}
-    close = get_close_matches(env_id.lower(), ids, n=1)
-    meant = f" (did you mean {ids[close[0]]}?)" if close else ""
+    meant = f" (did you mean {close}?)" if (close := close_to(env_id)) else ""
     native = ", ".join(sorted(name for name in gymnasium.registry if is_native(name)))
     return f"unknown environment {env_id!r}{meant}: choose one of {native}, or any id that gymnasium knows"
+
+
+def close_to(env_id: str) -> str:
+    """The registered id that is nearly this one, of the same version or else the newest; empty if there is none."""
+    families: dict[str, list[str]] = {}
+    for name in sorted(gymnasium.registry):
+        families.setdefault(VERSION.sub("", name).lower(), []).append(name)
+    version = env_id.removeprefix(VERSION.sub("", env_id))
+    for family in get_close_matches(VERSION.sub("", env_id).lower(), families, n=1, cutoff=CLOSE):
+        return next((name for name in families[family] if version and name.endswith(version)), families[family][-1])
+    return ""

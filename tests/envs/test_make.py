@@ -54,6 +54,7 @@ def test_unknown_environments_get_the_known_ones_named() -> None:
         ("HalfChetah-v4", "HalfCheetah-v4"),
         ("CartPole", "CartPole-v1"),
         ("Pendulum-v0", "Pendulum-v1"),
+        ("Hoper-v9", "Hopper-v5"),
     ],
 )
 def test_C6_the_environment_that_was_meant(wrong: str, right: str) -> None:
