@@ -12,6 +12,7 @@ from stable_baselines3.common.save_util import recursive_getattr
 from torch import nn
 
 from geonpg.kfac import NaturalGradient
+from geonpg.kfac.rules import FasterGeodesic
 
 from .forms import AnyLength, Anything, Later, Many, Maybe, OneOf
 
@@ -90,13 +91,13 @@ def set_random_state(state: dict[str, Any]) -> None:
     random.setstate((version, tuple(numbers), next_gauss))
 
 
-def form_of(agent: OnPolicyAlgorithm) -> dict[str, Any]:
-    """The form of this agent's state after any number of updates: see forms.py."""
+def form_of(agent: OnPolicyAlgorithm, state: dict[str, Any]) -> dict[str, Any]:
+    """The form that `state` must have to be one of this agent's: see forms.py."""
     env: Any = agent.env
     generators = get_random_state() | {"cuda": Later(Many(AnyLength(torch.uint8)))}
     generators["python"] = [*generators["python"][:-1], Maybe(0.0)]
     forms = {
-        name: learner.state_dict() if isinstance(learner, nn.Module) else optimizer_form(learner)
+        name: learner.state_dict() if isinstance(learner, nn.Module) else optimizer_form(learner, state.get(name))
         for name, learner in learners(agent).items()
     }
     return forms | {
@@ -120,17 +121,20 @@ def observations_form(space: spaces.Space[Any], n_envs: int) -> Any:
     return OneOf(tuple(np.zeros((n_envs, *space.shape), dtype) for dtype in (np.float64, space.dtype)))
 
 
-def optimizer_form(optimizer: Any) -> dict[str, Any]:
-    """Of ours in full; of torch's own only its groups, whose state it checks itself."""
+def optimizer_form(optimizer: Any, kept: Any) -> dict[str, Any]:
+    """Of ours after as many updates as `kept` says; of torch's own only the groups: the rest it checks itself."""
     own = optimizer.state_dict()
     if not isinstance(optimizer, NaturalGradient):
         return {**own, "state": Anything()}
+    seen, factors_seen = (kept["state"][name] for name in ("seen", "factors_seen"))
     blocks, like = optimizer.geometry.fisher.blocks, optimizer.geometry.network.layout.read().cpu()
-    made = {
+    state = {name: Anything() if form is None or form == [] else form for name, form in own["state"].items()}
+    state |= {
+        "gradient": like if seen else None,
+        "last": like if seen and isinstance(optimizer.rule, FasterGeodesic) else None,
         "statistics": [tuple(torch.zeros(shape, dtype=torch.float64) for shape in b.shapes) for b in blocks],
         "inverses": [tuple(torch.zeros(shape, dtype=like.dtype) for shape in b.inverse_shapes) for b in blocks],
+        "generator": AnyLength(torch.uint8),  # its length depends on the device
     }
-    state = {**own["state"], **{name: OneOf(([], full)) for name, full in made.items()}}
-    state |= {name: Maybe(like) for name in ("gradient", "last")}
-    state["generator"] = AnyLength(torch.uint8)  # its length depends on the device
+    state |= {} if factors_seen else {"statistics": [], "inverses": []}
     return {**own, "state": {name: Later(form) for name, form in state.items()}}

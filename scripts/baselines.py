@@ -146,7 +146,9 @@ class BaselineRun:
             raise OtherRun(f"{path} belongs to another run, or {self.folder / 'config.toml'} was changed")
         with expecting(path):
             history = {name: state[name] for name in HISTORY}
-            wrong = misfit(state["agent"], form_of(self.agent), "agent") or misfit(history, HISTORY, "history")
+            wrong = misfit(state["agent"], form_of(self.agent, state["agent"]), "agent") or misfit(
+                history, HISTORY, "history"
+            )
             if wrong:
                 raise CheckpointError(f"{path} is not of this version: {wrong}")
             if not set_state(self.agent, state["agent"]):

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from geonpg.scripts.artifacts import replacing
-from geonpg.scripts.cli import Parser
+from geonpg.scripts.cli import Parser, count
 from geonpg.scripts.stopping import as_process
 
 BENCHES = {
@@ -22,11 +22,13 @@ BENCHES = {
     "envs": ("bench_envs", "environment steps per second against gymnasium, SB3, EnvPool and the limit"),
     "train": ("bench_train", "environment steps per second of whole training against SB3 and the limit"),
     "resume": ("bench_resume", "what kill -9 at random moments costs a run, and whether it changes the result"),
+    "damage": ("bench_damage", "whether damaged or edited files of a run are refused, or change nothing"),
     "scaling": ("bench_scaling", "how the cost of training grows with batch, network, environments and processes"),
     "finite": ("bench_finite", "whether a number that is none ever reaches a policy, over tasks, rules and rates"),
 }
 
 DRAWN = ("scaling",)
+COUNTS = {"kills": "resume", "damages": "damage", "edits": "damage"}  # options, and the benchmark that takes them
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -35,7 +37,13 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("name", choices=BENCHES, metavar="NAME", help=", ".join(BENCHES))
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw it too (scaling)")
+    parser.add_argument("--kills", type=count, help="so many, of short runs (resume)")
+    parser.add_argument("--damages", type=count, help="of files, so many (damage; default: 1000)")
+    parser.add_argument("--edits", type=count, help="of states behind right checksums, so many (damage; default: 200)")
     arguments = parser.parse_args(argv)
+    for option, name in COUNTS.items():
+        if getattr(arguments, option) is not None and arguments.name != name:
+            parser.error(f"--{option} goes with {name}, not with {arguments.name}")
     if arguments.figure and arguments.name not in DRAWN:
         parser.error(f"--figure goes with {', '.join(DRAWN)}, not with {arguments.name}")
     if arguments.figure and not arguments.figure.parent.is_dir():
@@ -45,9 +53,10 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
-    module = import_module(f"geonpg.scripts.{BENCHES[arguments.name][0]}")
+    counts = {name: getattr(arguments, name) for name in COUNTS if getattr(arguments, name) is not None}
+    module = import_module(f"geonpg.scripts.{'bench_kills' if 'kills' in counts else BENCHES[arguments.name][0]}")
     try:
-        results: dict[str, float] = module.measure()
+        results: dict[str, float] = module.measure(**counts)
     except KeyboardInterrupt:
         print("stopped: a benchmark keeps nothing", file=sys.stderr)
         return 130
@@ -55,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.figure:
         with replacing(arguments.figure) as temporary:
             module.figure(results).savefig(temporary, format="png", dpi=110)
-    return 0
+    return 1 if results.get(f"{arguments.name}/lost") else 0
 
 
 if __name__ == "__main__":

@@ -6,15 +6,17 @@ import logging
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from operator import itemgetter
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 import torch
 
+from geonpg.agents.checkpoint import CheckpointError, read
 from geonpg.configs.schema import is_int
 from geonpg.kfac.choice import require
 from geonpg.scripts.artifacts import write_text
@@ -99,6 +101,23 @@ def warn_of_changes(facts: Facts) -> None:
         logging.warning("this run was begun with %s: it may not go on bit for bit", "; ".join(changed))
     if facts.device == "cuda" and not torch.cuda.is_available():
         logging.warning("this run was begun on cuda, which is not here: it goes on on the cpu, and not bit for bit")
+
+
+def warn_of_best(folder: Path, evaluations: Sequence[Any], done: int) -> None:
+    """Say if best.ckpt is not the model that the evaluations tell of, after `done` steps; a later one will be again."""
+    path = folder / "best.ckpt"
+    if not evaluations:
+        return
+    try:
+        steps = read(path).get("steps")
+        later = isinstance(steps, int) and steps > done
+        wrong = (
+            "" if later or steps == max(evaluations, key=itemgetter(1))[0] else f"{path} is not the best model so far"
+        )
+    except CheckpointError as error:
+        wrong = str(error)
+    if wrong:
+        logging.warning("%s: the next better evaluation writes it anew", wrong)
 
 
 def inode(folder: Path) -> tuple[int, int] | None:

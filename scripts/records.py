@@ -1,11 +1,12 @@
 """What every run leaves in its folder, ours or a baseline's, and how often."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from geonpg.agents.forms import Many, OneOf
-from geonpg.configs import FIELDS
+from geonpg.configs import FIELDS, Settings
 from geonpg.kfac.choice import require
 from geonpg.scripts.artifacts import Table, write_text
 
@@ -26,6 +27,19 @@ HISTORY = {
     "times": Many([0, *[0.0] * (len(TIMES) - 1)]),
     "seconds": dict.fromkeys(TIMES[1:], 0.0),
 }
+
+
+def contradiction(history: Mapping[str, Any], settings: Settings, steps: int) -> str:
+    """What shows that a history, of the right form, is not what a run has recorded up to so many steps; in words."""
+    if [row[0] for row in history["curve"]] != [row[0] for row in history["times"]]:
+        return "its curve and its times are not of the same steps"
+    if any(len(row[3]) not in (settings.eval_episodes, FINAL_EPISODES) for row in history["evaluations"]):
+        return f"an evaluation does not have {settings.eval_episodes} episodes, or {FINAL_EPISODES} at the end"
+    at = [0, *(row[0] for row in history["evaluations"]), steps + 1]
+    longest = settings.eval_every + settings.n_envs * settings.n_steps  # an update later than it is due
+    if any(not 0 < later - earlier <= longest for earlier, later in pairwise(at)):
+        return "its evaluations are not of the steps that they were due at"
+    return ""
 
 
 class Stopped(Exception):
@@ -84,17 +98,19 @@ def naming(env_id: str) -> list[str]:
 def write_tables(folder: Path, curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> None:
     """Write those tables of a run that the folder does not hold yet as they are."""
     for name, text in tables_of(curve, evaluations, times).items():
-        if not holds(folder / name, text):
+        if not holds(folder / name, text.encode()):
             write_text(folder / name, text)
 
 
-def holds(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == text.encode()
+def holds(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.read_bytes() == data
 
 
-def first_difference(config: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def first_difference(
+    config: Mapping[str, Any], other: Mapping[str, Any], no_matter: Collection[str] = NO_MATTER
+) -> str:
     """The first setting that differs; a key that one of them does not know yet has the schema's default there."""
-    for key in (key for key in {**config, **other} if key not in NO_MATTER):
+    for key in (key for key in {**config, **other} if key not in no_matter):
         default = FIELDS[key].default if key in FIELDS else None
         one, two = config.get(key, default), other.get(key, default)
         if one != two:

@@ -26,7 +26,6 @@ from geonpg.agents.checkpoint import (
     OtherRun,
     expecting,
     from_bytes,
-    read,
     to_bytes,
     write,
 )
@@ -36,7 +35,7 @@ from geonpg.kfac import Ranks
 from geonpg.kfac.ranks import ALONE
 from geonpg.scripts.artifacts import write_text
 from geonpg.scripts.building import evaluate, make_agent, make_env, normalization_of, prepare
-from geonpg.scripts.facts import create, facts_of, warn_of_changes
+from geonpg.scripts.facts import create, facts_of, warn_of_best, warn_of_changes
 from geonpg.scripts.keeper import Keeper
 from geonpg.scripts.launched import cores
 from geonpg.scripts.memory import check_memory
@@ -46,6 +45,7 @@ from geonpg.scripts.records import (
     HISTORY,
     TIMES,
     Stopped,
+    contradiction,
     first_difference,
     holds,
     recorded_env,
@@ -79,13 +79,17 @@ def resume(folder: Path, steps: int | None = None, ranks: Ranks = ALONE, env_id:
     if steps is not None:
         plan = replace(plan, settings=replace(plan.settings, steps=steps))
     run = Run(plan, folder, ranks)
+    run.extended = steps is not None
     if run.checkpoints.latest(run.restore) is None:
         require_state(folder)
     if ranks.rank == 0:
         warn_of_changes(facts_of(folder))
+        warn_of_best(folder, run.evaluations, run.steps)
     if plan.settings.steps != begun_for:
         if plan.settings.steps <= run.steps:
             raise ValueError(f"{folder} has made {run.steps} steps already: --steps must be more, not {steps}")
+        if run.steps > 0:
+            run.save()
         if ranks.rank == 0:
             (folder / DONE).unlink(missing_ok=True)  # there is more to do again
             write_text(folder / "config.toml", config_of(plan))
@@ -107,6 +111,7 @@ class Run:
         self.times: list[list[float]] = []
         self.seconds = dict.fromkeys(TIMES[1:], 0.0)
         self.exact = True
+        self.extended = False  # by the user, to another number of steps than it was begun for
 
     @property
     def steps(self) -> int:
@@ -122,13 +127,11 @@ class Run:
     @property
     def is_complete(self) -> bool:
         """Whether it is finished and all of its results are there as they should be."""
+        if not self.is_finished:
+            return False
         tables = tables_of(self.curve, self.evaluations, self.times)
-        if not self.is_finished or not all(holds(self.folder / name, text) for name, text in tables.items()):
-            return False
-        try:
-            return bool(read(self.folder / "final.ckpt"))
-        except CheckpointError:
-            return False
+        due = {name: text.encode() for name, text in tables.items()} | {"final.ckpt": to_bytes(self.model())}
+        return all(holds(self.folder / name, data) for name, data in due.items())
 
     def write_results(self, final: bool) -> None:
         """What follows from the state: the tables and, at the end, the model."""
@@ -156,8 +159,11 @@ class Run:
             raise OtherRun(f"{other}: it does not say what run it is of")
         if foreign := [key for key in kept if key not in ours]:
             raise OtherRun(f"{path} is not of this version, which knows no setting {', '.join(map(str, foreign))}")
-        if difference := first_difference(kept, ours):
+        if difference := first_difference(kept, ours, no_matter=()):
             raise OtherRun(f"{other}: {difference}")
+        planned, asked = state.get("planned"), self.plan.settings.steps
+        if planned not in (None, asked) and not self.extended:
+            raise OtherRun(f"{other}: it was to make {planned} steps, not {asked}; name one of them by --steps")
 
     def set_state(self, path: Path, state: dict[str, Any]) -> None:
         # an earlier version kept the environments only of each rank, which is all there is of a single one
@@ -168,7 +174,8 @@ class Run:
             raise OtherRun(f"{path} is of an earlier version, which did not keep what each process saw last")
         agent = {**state["agent"], **own[self.ranks.rank]}
         history = {name: state[name] for name in HISTORY}
-        wrong = misfit(agent, form_of(self.agent), "agent") or misfit(history, HISTORY, "history")
+        wrong = misfit(agent, form_of(self.agent, agent), "agent") or misfit(history, HISTORY, "history")
+        wrong = wrong or contradiction(history, self.plan.settings, agent["counters"]["num_timesteps"])
         if wrong:
             raise CheckpointError(f"{path} is not of this version: {wrong}")
         self.exact = set_state(self.agent, agent)
@@ -177,7 +184,7 @@ class Run:
 
     def save(self) -> None:
         history = {"curve": self.curve, "evaluations": self.evaluations, "times": self.times, "seconds": self.seconds}
-        identity = {"identity": self.plan.identity}
+        identity = {"identity": self.plan.identity, "planned": self.plan.settings.steps}
         agent = get_state(self.agent)
         ranks = of_all_ranks(self.ranks, {key: agent.pop(key) for key in OWN})
         if self.ranks.rank == 0:

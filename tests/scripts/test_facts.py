@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from geonpg.scripts.facts import Facts, facts_of, versions, warn_of_changes
+from geonpg.agents.checkpoint import write
+from geonpg.scripts.facts import Facts, facts_of, versions, warn_of_best, warn_of_changes
 
 GOOD = {"env": "Hopper-v4", "seed": 3, "preset": "default", "device": "cpu", "versions": {"torch": "2"}, "git": ""}
 
@@ -48,6 +49,25 @@ def test_B4_a_wrong_type_is_one_sentence(name: str, tmp_path: Path) -> None:
         facts_of(written(tmp_path, content))
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_best_model_that_is_not_there_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, anew = tmp_path / "best.ckpt", "the next better evaluation writes it anew"
+    evaluations = [[100, 1.0, 0.0, []], [200, 3.0, 0.0, []], [300, 3.0, 0.0, []]]
+    with caplog.at_level(logging.WARNING):
+        warn_of_best(tmp_path, [], 50)
+        for steps in (200, 400):  # the latter of an evaluation that is made again
+            write(path, {"steps": steps})
+            warn_of_best(tmp_path, evaluations, 300)
+        assert caplog.messages == []
+        write(path, {"steps": 300})
+        warn_of_best(tmp_path, evaluations, 300)
+        path.unlink()
+        warn_of_best(tmp_path, evaluations, 300)
+    assert caplog.messages == [
+        f"{path} is not the best model so far: {anew}",
+        f"{path} does not exist: {anew}",
+    ]
 
 
 def test_A8_other_versions_and_a_missing_card_are_said(caplog: pytest.LogCaptureFixture) -> None:

@@ -246,6 +246,10 @@ EDITS: dict[str, Callable[[dict[str, Any]], object]] = {
     "no curve": lambda s: s.pop("curve"),
     "a short row": lambda s: s["evaluations"][0].pop(),
     "an evaluation as text": lambda s: s["evaluations"][0].__setitem__(1, "18.5"),
+    "a lost evaluation": lambda s: s["evaluations"].pop(),
+    "an evaluation twice": lambda s: s["evaluations"].append(s["evaluations"][0]),
+    "a return less": lambda s: s["evaluations"][0][3].pop(),
+    "times without a curve": lambda s: s["times"].append([128, *[0.0] * 6]),
     "seconds": lambda s: s.update(seconds=None),
     "episodes": lambda s: s["agent"].update(episodes=[1.0]),
 }
@@ -284,6 +288,19 @@ def test_B3_from_the_older_checkpoint_the_run_ends_as_ever(newest: Path, whole: 
     write(newest, state)
     assert main("--resume", newest.parents[1]) == 0
     assert results(newest.parents[1]) == results(whole)
+
+
+def test_B3_a_changed_number_of_steps_is_not_taken_for_the_runs_own(
+    stopped: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A damaged config.toml, or a kill while a run was extended: the user says which number is meant."""
+    config = stopped / "config.toml"
+    config.write_text(config.read_text().replace("steps = 1024", "steps = 1824"))
+    said = refused(capsys, "--resume", stopped)
+    assert "it was to make 1024 steps, not 1824; name one of them by --steps" in said
+    assert main("--resume", stopped, "--steps", "1024") == 0
+    assert results(stopped) == results(whole)
+    assert "steps = 1024" in config.read_text()
 
 
 def test_B3_without_another_checkpoint_all_are_named(newest: Path, capsys: pytest.CaptureFixture[str]) -> None:
