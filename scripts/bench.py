@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from geonpg.scripts.artifacts import replacing
-from geonpg.scripts.cli import Parser, count
+from geonpg.scripts.cli import Parser, up_to
 from geonpg.scripts.stopping import as_process
 
 BENCHES = {
@@ -29,6 +29,7 @@ BENCHES = {
 
 DRAWN = ("scaling",)
 COUNTS = {"kills": "resume", "damages": "damage", "edits": "damage"}  # options, and the benchmark that takes them
+MOST = 1_000_000
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -37,9 +38,11 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("name", choices=BENCHES, metavar="NAME", help=", ".join(BENCHES))
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw it too (scaling)")
-    parser.add_argument("--kills", type=count, help="so many, of short runs (resume)")
-    parser.add_argument("--damages", type=count, help="of files, so many (damage; default: 1000)")
-    parser.add_argument("--edits", type=count, help="of states behind right checksums, so many (damage; default: 200)")
+    parser.add_argument("--kills", type=up_to(MOST), help="so many, of short runs (resume)")
+    parser.add_argument("--damages", type=up_to(MOST, low=0), help="of files, so many (damage; default: 1000)")
+    parser.add_argument(
+        "--edits", type=up_to(MOST, low=0), help="of states behind right checksums, so many (damage; default: 200)"
+    )
     arguments = parser.parse_args(argv)
     for option, name in COUNTS.items():
         if getattr(arguments, option) is not None and arguments.name != name:

@@ -95,3 +95,15 @@ def test_scaling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         bench.main(["scaling", "--figure", str(tmp_path / "nowhere" / "scaling.png")])
     assert "--figure must be in a folder that exists" in capsys.readouterr().err
+
+
+def test_counts_go_with_their_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in {
+        "update --kills 3": "--kills goes with resume, not with update",
+        "resume --edits 3": "--edits goes with damage, not with resume",
+        "resume --kills 0": "argument --kills: must be from 1 to 1,000,000, not 0",
+    }.items():
+        with pytest.raises(SystemExit) as stopped:
+            bench.main(arguments.split())
+        assert stopped.value.code == 2
+        assert words in capsys.readouterr().err
