@@ -12,6 +12,7 @@ from stable_baselines3.common.utils import check_for_correct_spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from geonpg.agents.checkpoint import read
+from geonpg.agents.forms import misfit
 from geonpg.configs import Settings
 from geonpg.envs import Normalize
 from geonpg.envs.spaces import one_line
@@ -71,19 +72,23 @@ def from_checkpoint(path: Path, named: str | None = None) -> Model:
     """What a run left as best.ckpt or final.ckpt; nothing in it is unpickled."""
     state = read(path)
     require("agent" not in state, f"{path} is what a run resumes from, not a model: name the run folder")
+    strange = f"{path} is no model that this version knows: "
     try:
-        settings, env_id, steps = Settings(**state["settings"]), str(state["env"]), state["steps"]
-        weights, moments = state["policy"], state["normalization"]
+        settings, env_id = Settings(**state["settings"]), str(state["env"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is no model that this version knows: {error}") from None
+        raise ValueError(f"{strange}{error}") from None
     prepare(settings)
     env = make_env(settings, recorded_env(env_id, named, path), 1, 0)
     policy, normalization = make_agent(settings, env, 0, weights=weights).policy, normalization_of(env)
     env.close()
-    fill(policy, weights, path)
-    if normalization is not None:
-        normalization.observation_moments.set_state(moments)
-    task = env.unwrapped
+    moments = normalization.observation_moments if normalization else None
+    form = {"steps": 0, "policy": policy.state_dict(), "normalization": moments.get_state() if moments else None}
+    wrong = misfit({name: state[name] for name in form if name in state}, form, "the model")
+    require(not wrong, f"{strange}{wrong}")
+    fill(policy, state["policy"], path)
+    if moments is not None:
+        moments.set_state(state["normalization"])
+    task, steps = env.unwrapped, state["steps"]
     return Model(path, policy, env_id, settings, normalization, steps, task.observation_space, task.action_space)
 
 
@@ -124,6 +129,6 @@ def read_zip(path: Path) -> tuple[BasePolicy, Any, int]:
 def fill(policy: BasePolicy, weights: Any, path: Path) -> None:
     try:
         policy.load_state_dict(weights)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ValueError(f"the weights in {path} do not fit its policy: {one_line(error)}") from None
     policy.set_training_mode(False)

@@ -7,6 +7,7 @@ from shutil import copy
 from typing import Any
 from zipfile import ZipFile
 
+import numpy as np
 import pytest
 from sb3_contrib import RecurrentPPO
 from stable_baselines3 import PPO, SAC
@@ -48,7 +49,7 @@ WRONG = {
     "damaged.ckpt": "damaged.ckpt is truncated or damaged: its checksum does not fit",
     "other.ckpt": "other.ckpt is no model that this version knows: 'settings'",
     "newer.ckpt": "newer.ckpt is no model that this version knows: n_envs must be an integer from 1 to 16,384, not 0",
-    "misfit.ckpt": "the weights in misfit.ckpt do not fit its policy: ",
+    "misfit.ckpt": "misfit.ckpt is no model that this version knows: the model.policy has an unknown entry ",
     "lost.ckpt": "unknown environment 'Lost-v0': choose one of ",
     "agent.zip": "agent.zip does not say its environment: name it by --env",
     "agent.zip --env Lost-v0": "unknown environment 'Lost-v0': choose one of ",
@@ -83,6 +84,27 @@ def test_a_wrong_argument_is_one_sentence(
     monkeypatch.chdir(mess)
     said = refusal(capsys, *arguments.split())
     assert said.startswith(WRONG[arguments])
+
+
+STRANGE: dict[str, Any] = {
+    "steps": "many",
+    "policy": None,
+    "policy.log_std": np.zeros(1, np.float32),
+    "normalization": 3.0,
+    "normalization.count": [],
+    "normalization.mean": np.zeros(7),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_B3_unexpected_content_behind_a_right_checksum_is_one_sentence(
+    name: str, mess: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, (key, *rest) = read(mess / "begun/best.ckpt"), name.split(".")
+    model[key] = {**model[key], rest[0]: STRANGE[name]} if rest else STRANGE[name]
+    write(tmp_path / "model.ckpt", model)
+    said = refusal(capsys, tmp_path / "model.ckpt")
+    assert said.startswith(f"{tmp_path / 'model.ckpt'} is no model that this version knows: the model.{name} is ")
 
 
 def test_A4_a_recurrent_policy_remembers(
@@ -134,7 +156,7 @@ def test_A5_a_model_imports_no_module_that_was_not_named(
     assert refusal(capsys, path, "--env", "Walk-v0") == f"{path} is of {env}: --env must say the same, not Walk-v0"
     assert module not in sys.modules
     said = refusal(capsys, path, "--env", env)  # allowed; but the policy is of another task
-    assert said.startswith(f"the weights in {path} do not fit its policy: ")
+    assert said.startswith(f"{path} is no model that this version knows: the model.policy ")
     forget(module)
 
 
