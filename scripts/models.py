@@ -79,13 +79,15 @@ def from_checkpoint(path: Path, named: str | None = None) -> Model:
         raise ValueError(f"{strange}{error}") from None
     prepare(settings)
     env = make_env(settings, recorded_env(env_id, named, path), 1, 0)
-    policy, normalization = make_agent(settings, env, 0, weights=weights).policy, normalization_of(env)
+    weights = state.get("policy")
+    names = weights if isinstance(weights, dict) else ()
+    policy, normalization = make_agent(settings, env, 0, weights=names).policy, normalization_of(env)
     env.close()
     moments = normalization.observation_moments if normalization else None
     form = {"steps": 0, "policy": policy.state_dict(), "normalization": moments.get_state() if moments else None}
     wrong = misfit({name: state[name] for name in form if name in state}, form, "the model")
     require(not wrong, f"{strange}{wrong}")
-    fill(policy, state["policy"], path)
+    fill(policy, weights, path)
     if moments is not None:
         moments.set_state(state["normalization"])
     task, steps = env.unwrapped, state["steps"]
