@@ -28,8 +28,8 @@ def why_taken(folder: Path, plan: Plan) -> str:
     """Say what stands in the way of a new run: the same run, another one, or something else."""
     try:
         there = plan_of(folder)
-    except ValueError:
-        return f"{folder} exists and is no run folder: choose another by --folder"
+    except ValueError as error:
+        return f"{error}; choose another folder by --folder"
     other = difference(folder, plan)
     if other:
         return f"{folder} holds another run, which differs in {other}: choose another folder by --folder"

@@ -76,7 +76,7 @@ WRONG = {
     "--env Walker2d-v4 --n-envs 0": ["n_envs must be an integer from 1 to 16,384, not 0"],
     "--env Walker2d-v4 --seed -1": ["argument --seed: must be from 0 to 4,294,967,295, not -1"],
     "--env Walker2d-v4 --device tpu": ["device 'tpu' is not here: choose one of cpu"],
-    "--env Walker2d-v4 --folder taken": ["taken exists and is no run folder: choose another by --folder"],
+    "--env Walker2d-v4 --folder taken": ["taken is no run folder: ", "; choose another folder by --folder"],
     "--env Walker2d-v4 --runs file": ["Not a directory: 'file/Walker2d-v4_default_geo_0'"],
     "--env Walker2d-v4 --runs /proc/runs": ["No such file or directory: '/proc/runs/Walker2d-v4_default_geo_0'"],
     "--env CartPole-v1 --set scale_actions=true": ["scale_actions is for continuous actions", "takes Discrete(2)"],
