@@ -32,6 +32,7 @@ from .optimizers import check_settings, critic_optimizer, policy_optimizer
 from .outputs import Networks, draws_of
 from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
 from .threads import threads_for, using_threads
+from .units import fitting_units
 
 Self = TypeVar("Self", bound="ACKTR")
 
@@ -167,9 +168,8 @@ class ACKTR(OnPolicyAlgorithm):
         # the last rollout may end beyond the last step, and a schedule below zero
         self._current_progress_remaining = max(self._current_progress_remaining, 0.0)
         self._update_learning_rate(self.policy.optimizer)
-        if self.anneal:  # a step's length is the root of its KL
-            left = max(self._current_progress_remaining, SHORTEST)
-            self.optimizer.control = TrustRegion(max_kl=self.target_kl * left**2)
+        left = max(self._current_progress_remaining, SHORTEST) if self.anneal else 1.0
+        self.optimizer.control = TrustRegion(max_kl=self.target_kl * left**2)  # a step's length is the root of its KL
         batch = whole_batch(self.rollout_buffer)
         inputs = self.networks.inputs(batch.observations)
         with self.timed("policy"):
@@ -200,7 +200,7 @@ class ACKTR(OnPolicyAlgorithm):
             gain, entropy = (ratio * advantages).mean(), family.entropy(z).mean()
             start.extend([-float(gain.detach()), float(entropy.detach())])
             loss = -gain - self.ent_coef * entropy
-            loss.backward()
+            backward(loss)
             return loss
 
         optimizer.step(surrogate)
@@ -208,27 +208,28 @@ class ACKTR(OnPolicyAlgorithm):
 
     def _fit_critic(self, inputs: Any, batch: RolloutBufferSamples) -> float:
         """The mean squared error before the first step."""
-        optimizer, targets = self.critic_optimizer, batch.returns.unsqueeze(1)
+        optimizer = self.critic_optimizer
         natural = isinstance(optimizer, NaturalGradient)
         errors: list[float] = []
 
         def regression() -> float:
             optimizer.zero_grad()
-            error = (self.networks.critic(inputs) - targets).square().mean()
+            error = (self.networks.critic(inputs) - batch.returns.unsqueeze(1) / unit).square().mean()
             errors.append(float(error.detach()))
             # half the squared error is a Gaussian's negative log-likelihood, whose Fisher matrix is Gauss-Newton's
             loss = 0.5 * error if natural else self.vf_coef * error
-            loss.backward()
+            backward(loss)
             if not natural:
                 for parameter in self.networks.critic_parameters:
-                    assert parameter.grad is not None
-                    parameter.grad = self.ranks.mean(parameter.grad)
+                    if parameter.grad is not None:  # a frozen one has none
+                        parameter.grad = self.ranks.mean(parameter.grad)
                 torch.nn.utils.clip_grad_norm_(self.networks.critic_parameters, self.max_grad_norm)
             return float(loss.detach())
 
-        for _ in range(self.critic_updates):
-            optimizer.step(regression)
-        return self.ranks.number(errors[0])
+        with fitting_units(self.networks, optimizer, batch.returns, self.ranks) as unit:
+            for _ in range(self.critic_updates):
+                optimizer.step(regression)
+        return self.ranks.number(errors[0]) * unit**2
 
     def _record_update(self, policy_loss: float, value_loss: float, entropy: float) -> None:
         buffer, report = self.rollout_buffer, self.optimizer.report
@@ -268,6 +269,12 @@ class ACKTR(OnPolicyAlgorithm):
         how = log_interval, tb_log_name, reset_num_timesteps, progress_bar
         with using_threads(threads_for(self)):
             return super().learn(total_timesteps, callback, *how)
+
+
+def backward(loss: Tensor) -> None:
+    """Compute gradients, unless every parameter that the loss depends on is frozen."""
+    if loss.requires_grad:
+        loss.backward()
 
 
 def batch_of_one(space: spaces.Space[Any]) -> Observations:

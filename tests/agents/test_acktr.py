@@ -1,5 +1,6 @@
 """ACKTR against SB3's contract and against what its update promises."""
 
+import copy
 import inspect
 import warnings
 from pathlib import Path
@@ -297,3 +298,44 @@ def test_C14_what_rmsprop_would_need_is_accepted_with_a_word(given: dict[str, An
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ACKTR("MlpPolicy", "CartPole-v1")
+
+
+@pytest.mark.parametrize("anneal", [False, True])
+def test_E17_target_kl_may_be_changed_between_updates(anneal: bool) -> None:
+    env = make_vec_env(lambda: Choices(SPACES["Box"]), 4, seed=0)
+    agent = ACKTR("MlpPolicy", env, n_steps=32, anneal=anneal, learning_rate=1e9, seed=0).learn(128)
+    first = agent.optimizer.report.predicted_kl
+    agent.target_kl *= 4
+    agent.learn(128)
+    assert agent.optimizer.report.predicted_kl == pytest.approx(4 * first, rel=1e-4)
+
+
+PARTS = {
+    "an actor's layer": ["mlp_extractor.policy_net.0"],
+    "a critic's layer": ["mlp_extractor.value_net.0"],
+    "both heads": ["action_net", "value_net"],
+    "the critic": ["mlp_extractor.value_net", "value_net"],
+    "all": [""],
+}
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"solver": "pcg", "method": "geof"}, {"policy_kwargs": {"optimizer_class": torch.optim.Adam}}]
+)
+@pytest.mark.parametrize("part", PARTS)
+def test_E2_layers_frozen_after_loading_stay(part: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    """As in fine-tuning: load, freeze, learn. Everything else goes on learning."""
+    env = make_vec_env(lambda: Choices(SPACES["Discrete"]), 4, seed=0)
+    ACKTR("MlpPolicy", env, n_steps=16, seed=0, **copy.deepcopy(settings)).learn(64 * 3).save(tmp_path / "agent")
+    agent = ACKTR.load(tmp_path / "agent", env=env)
+    frozen = {
+        f"{name}.{p}".strip(".") for name in PARTS[part] for p, _ in agent.policy.get_submodule(name).named_parameters()
+    }
+    for name in frozen:
+        agent.policy.get_parameter(name).requires_grad_(False)
+    before = {name: p.detach().clone() for name, p in agent.policy.named_parameters()}
+    agent.learn(64 * 3, reset_num_timesteps=False)
+    moved = {name for name, p in agent.policy.named_parameters() if not torch.equal(p, before[name])}
+    assert moved == before.keys() - frozen
+    agent.save(tmp_path / "again")
+    ACKTR.load(tmp_path / "again", env=env).learn(64)
