@@ -139,7 +139,13 @@ class BaselineRun:
 
     @property
     def is_complete(self) -> bool:
-        return self.steps >= self.settings.steps  # the last checkpoint is the last thing that is written
+        """Whether the last evaluation was made, after which comes the last checkpoint."""
+        return self.steps >= self.settings.steps and bool(self.evaluations) and self.evaluations[-1][0] == self.steps
+
+    @property
+    def owes_evaluation(self) -> bool:
+        """Whether an evaluation is due, after an update or because it was interrupted."""
+        return self.steps >= (self.evaluations[-1][0] if self.evaluations else 0) + self.settings.eval_every
 
     def restore(self, path: Path, state: dict[str, Any]) -> None:
         if state.get("identity") != self.plan.identity:
@@ -164,17 +170,23 @@ class BaselineRun:
     def train(self, stop: Callable[[], bool]) -> None:
         """To the end, or until `stop()`."""
         keeper = Keeper(self, stop)
-        self.agent.learn(self.settings.steps - self.steps, callback=keeper, reset_num_timesteps=self.steps == 0)
+        if (left := self.settings.steps - self.steps) > 0:
+            self.agent.learn(left, callback=keeper, reset_num_timesteps=self.steps == 0)
         keeper.after_update(final=True)
         self.env.close()
 
     def write_results(self) -> None:
         write_tables(self.folder, self.curve, self.evaluations, self.times)
 
-    def evaluate(self, episodes: int) -> None:
-        like = normalization_of(self.env)
-        returns, _ = evaluate(self.agent, self.settings, self.plan.env_id, episodes, like, self.plan.seed)
+    def evaluate(self, episodes: int, stop: Callable[[], bool]) -> bool:
+        """Whether it came to its end before `stop()`; otherwise there is no trace of it."""
+        plan, like, watch = self.plan, normalization_of(self.env), records.stopping_at(stop)
+        try:
+            returns, _ = evaluate(self.agent, self.settings, plan.env_id, episodes, like, plan.seed, watch)
+        except Stopped:
+            return False
         self.evaluations.append([self.steps, float(returns.mean()), float(returns.std()), returns.tolist()])
+        return True
 
     def curve_row(self) -> list[float]:
         episodes, values = self.agent.ep_info_buffer or (), self.agent.logger.name_to_value
@@ -206,7 +218,7 @@ class Keeper(BaseCallback):
         self.clock = now
 
     def _on_rollout_start(self) -> None:
-        if not self.fresh:
+        if not self.fresh or self.run.owes_evaluation:
             self.after_update()
         self.fresh = False
         self.clock = time.perf_counter()
@@ -218,15 +230,16 @@ class Keeper(BaseCallback):
         kept, settings = self.run, self.run.settings
         require_home(kept.folder, self.home)
         self.spend("policy")  # and the critic, which is trained together with it
-        due = kept.evaluations[-1][0] + settings.eval_every if kept.evaluations else settings.eval_every
-        if final or kept.steps >= due:
-            kept.evaluate(FINAL_EPISODES if final else settings.eval_episodes)
+        interrupted = False
+        if final or kept.owes_evaluation:
+            interrupted = not kept.evaluate(FINAL_EPISODES if final else settings.eval_episodes, self.stop)
             self.spend("evaluation")
-        recorded = final or kept.steps >= (kept.curve[-1][0] if kept.curve else 0) + CURVE_STEPS
-        if recorded:
+        last = kept.curve[-1][0] if kept.curve else 0
+        recorded = final or kept.steps >= last + CURVE_STEPS
+        if recorded and last < kept.steps:  # or it was written before an evaluation was interrupted
             kept.curve.append(kept.curve_row())
             kept.times.append([kept.steps, *kept.seconds.values()])
-        stopping = self.stop()
+        stopping, final = self.stop(), final and not interrupted
         if final or stopping or time.perf_counter() - self.saved > records.CHECKPOINT_SECONDS:
             kept.save()
             self.saved = time.perf_counter()

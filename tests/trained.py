@@ -1,6 +1,7 @@
 """Short runs and small tasks, for tests of what comes after training."""
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from geonpg.scripts import cli
+from geonpg.scripts import building, cli
 
 
 class Toy(gymnasium.Env[Any, Any]):
@@ -88,3 +89,24 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert code == 2
     assert len(lines) == 1
     return lines[0].removeprefix("geonpg evaluate: ")
+
+
+def interrupting(number: int, patch: pytest.MonkeyPatch) -> list[int]:
+    """From now on a signal comes in the middle of the evaluation of this number; the steps that were made of it."""
+    honest, seen, steps = building.play, [], []
+
+    def play(model: Any, env: Any, deterministic: bool = True, watch: Callable[[], None] | None = None) -> Any:
+        seen.append(env)
+
+        def both() -> None:
+            if len(seen) == number:
+                steps.append(len(steps))
+                if len(steps) == 3:
+                    signal.raise_signal(signal.SIGINT)
+            if watch is not None:
+                watch()
+
+        return honest(model, env, deterministic, both)
+
+    patch.setattr(building, "play", play)
+    return steps

@@ -10,13 +10,14 @@ import pytest
 import torch
 from stable_baselines3 import A2C, PPO
 from torch import nn
-from trained import forget, write_module
+from trained import forget, interrupting, write_module
 
 from geonpg.envs import make_vec
 from geonpg.scripts import baselines, zoo
 from geonpg.scripts.baselines import Baseline, begin, config_of, resume
 from geonpg.scripts.building import normalization_of
 from geonpg.scripts.records import CURVE, EVALUATIONS, FINAL_EPISODES, TIMES, Stopped
+from geonpg.scripts.stopping import listening
 
 pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # larger than short rollouts
 PENDULUM, BUDGET = "InvertedPendulum-v4", {"steps": 256, "eval_every": 128, "eval_episodes": 2, "env_threads": 1}
@@ -94,11 +95,31 @@ def test_a_run_leaves_what_ours_leave(tmp_path: Path) -> None:
     assert json.loads((folder / "run.json").read_text())["env"] == PENDULUM
     finished = resume(folder)
     assert finished.is_complete
-    finished.evaluate(FINAL_EPISODES)  # always the same for the same policy
+    finished.evaluate(FINAL_EPISODES, never)  # always the same for the same policy
     assert finished.evaluations[-1] == finished.evaluations[-2]
     before = (folder / "curve.csv").stat().st_mtime_ns
     assert baselines.main(["--resume", str(folder)]) == 0
     assert (folder / "curve.csv").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["in between", "the last"])
+def test_B1_an_evaluation_that_was_stopped_is_made_again(number: int, tmp_path: Path) -> None:
+    whole = begin(plan("ppo"), tmp_path / "whole")
+    whole.train(never)
+    part = begin(plan("ppo"), tmp_path / "part")
+    with pytest.MonkeyPatch.context() as patch, listening() as signals:
+        steps = interrupting(number, patch)
+        with pytest.raises(Stopped):
+            part.train(signals)
+        assert len(steps) == 3
+    again = resume(tmp_path / "part")
+    assert not again.is_complete
+    assert len(again.evaluations) == number - 1
+    again.train(never)
+    assert resume(tmp_path / "part").is_complete
+    assert parameters(again) == parameters(whole)
+    for name in ("curve.csv", "evaluations.csv"):
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_it_learns_what_the_algorithm_learns_on_its_own(tmp_path: Path) -> None:

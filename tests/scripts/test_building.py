@@ -2,8 +2,6 @@
 
 import json
 import logging
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
+from trained import interrupting
 from worlds import World
 
 from geonpg.agents.policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
@@ -67,27 +66,6 @@ def test_B1_a_limit_of_their_own_is_theirs(endless: str, monkeypatch: pytest.Mon
         env = building.evaluation_env(RAW, env_id, 1, None, 0)
         assert has_time_limit(env)
         assert env.get_attr("spec")[0].max_episode_steps == longest
-
-
-def interrupting(number: int, patch: pytest.MonkeyPatch) -> list[int]:
-    """From now on a signal comes in the middle of the evaluation of this number; the steps that were made of it."""
-    honest, seen, steps = building.play, [], []
-
-    def play(model: Any, env: Any, deterministic: bool = True, watch: Callable[[], None] | None = None) -> Any:
-        seen.append(env)
-
-        def both() -> None:
-            if len(seen) == number:
-                steps.append(len(steps))
-                if len(steps) == 3:
-                    signal.raise_signal(signal.SIGINT)
-            if watch is not None:
-                watch()
-
-        return honest(model, env, deterministic, both)
-
-    patch.setattr(building, "play", play)
-    return steps
 
 
 @pytest.fixture(scope="module")
