@@ -25,6 +25,7 @@ from geonpg.scripts import records, train
 from geonpg.scripts.bench_edits import edited
 from geonpg.scripts.records import Stopped
 from geonpg.scripts.run import resume
+from geonpg.scripts.runner import STOPPED
 
 SETTINGS = ("n_steps=8", "hidden=8", "critic_hidden=8", "eval_every=100", "eval_episodes=2", "env_threads=1")
 ARGUMENTS = ("--env", "InvertedPendulum-v4", "--n-envs", "4", "--method", "geof", *(f"--set={key}" for key in SETTINGS))
@@ -134,6 +135,8 @@ def outcome(folder: Path, whole: Path, touched: list[Path]) -> tuple[str, str]:
         if isinstance(error, KeyboardInterrupt):
             raise
         return "lost", f"{type(error).__name__}: {traceback.format_exc().splitlines()[-3:]}"
+    if code in STOPPED:  # by whoever wants the benchmark to stop
+        raise KeyboardInterrupt
     last = said.getvalue().strip().split("\n")[-1]
     if code == 0:
         forgiven = {path.name for path in touched} & {"best.ckpt"} if "best.ckpt" in said.getvalue() else set()
