@@ -28,6 +28,7 @@ from geonpg.kfac import NaturalGradient, Ranks, TrustRegion
 from geonpg.kfac.ranks import ALONE
 
 from .collector import Observations, collect, whole_batch
+from .inputs import InputScale, follow, input_scale
 from .optimizers import check_settings, critic_optimizer, policy_optimizer
 from .outputs import Networks, draws_of
 from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
@@ -115,6 +116,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.critic_lambda = critic_lambda
         self.torch_threads, self.ranks = torch_threads, ranks
         self.seconds: dict[str, float] = {}  # by phase, in this process
+        self._scales: tuple[InputScale | None, InputScale | None] = None, None  # at the last rollout's start and end
         if _init_setup_model:
             self._setup_model()
     # fmt: on
@@ -136,7 +138,7 @@ class ACKTR(OnPolicyAlgorithm):
         return cast(torch.optim.Optimizer, self.policy.critic_optimizer)
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "networks", "ranks"]
+        return [*super()._excluded_save_params(), "networks", "ranks", "_scales"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer", "policy.critic_optimizer"], []
@@ -150,7 +152,10 @@ class ACKTR(OnPolicyAlgorithm):
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
-        return collect(self, env, callback, rollout_buffer, n_rollout_steps)
+        before = input_scale(env)
+        complete = collect(self, env, callback, rollout_buffer, n_rollout_steps)
+        self._scales = before, input_scale(env)
+        return complete
 
     def assess(self, observations: Observations, actions: NDArray[Any]) -> tuple[Tensor, Tensor]:
         """Values [n, 1] and log-probabilities [n] of a batch of observations and recorded actions."""
@@ -176,6 +181,9 @@ class ACKTR(OnPolicyAlgorithm):
             policy_loss, entropy = self._improve_policy(inputs, batch)
         with self.timed("critic"):
             value_loss = self._fit_critic(inputs, batch)
+        before, after = self._scales
+        if before is not None and after is not None:
+            follow(self.networks.first_layers, before, after)
         self.ranks.agree(list(self.policy.parameters()))  # other machines may round differently
         self._n_updates += 1
         self._record_update(policy_loss, value_loss, entropy)

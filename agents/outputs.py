@@ -122,6 +122,13 @@ class Networks:
             return preprocess_obs(observations, self.policy.observation_space, self.policy.normalize_images)
         return observations
 
+    @property
+    def first_layers(self) -> list[nn.Linear]:
+        """The layers that see observations as they come, with a bias; none behind features that are learnt."""
+        chains = [chain for chain in (self.actor, self.critic) if isinstance(chain, nn.Sequential)]
+        first = [chain[0] for chain in chains if self.fixed_features]
+        return [layer for layer in first if isinstance(layer, nn.Linear) and layer.bias is not None]
+
     @torch.no_grad()
     def act(self, observations: Observations, ranks: Ranks = ALONE) -> Tensor:
         """One draw per observation, without an SB3 distribution where that can be avoided."""

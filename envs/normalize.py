@@ -100,6 +100,12 @@ class Normalize(VecEnvWrapper):
         self.observation_moments, self.return_moments = Moments(size), Moments(1)
         self._discounted = np.zeros(venv.num_envs)
 
+    def input_scale(self) -> tuple[Array, Array] | None:
+        """Mean and deviation that observations are normalised with now, [size] each; None unless they are vectors."""
+        if not self.scales_observations or isinstance(self.observation_space, spaces.Dict):
+            return None
+        return self.observation_moments.mean, np.sqrt(self.observation_moments.variance + self.epsilon)
+
     def normalize_observations(self, observations: Any) -> Any:
         """Observations of all environments, or of one."""
         if not self.scales_observations:

@@ -1,0 +1,62 @@
+"""Keeps what the networks make of an observation while the running normalisation of observations moves on.
+
+Statistics that go on moving show the same observation to the networks as other numbers after every rollout. No trust
+region sees that: where a task is solved and observations calm down, deviations shrink, the policy's gain grows with
+their inverse, and a policy that nobody has touched loses what it had learnt (docs/agent.md, "What carries a solved
+policy away"). So the first layers take up the change: s = W x + b stays what it was for every raw observation.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.running_mean_std import RunningMeanStd
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
+from torch import nn
+
+# Statistics that change by more than this from one rollout to the next have only begun: nothing rests on them yet.
+LARGEST_CHANGE = 0.1
+
+
+class InputScale(NamedTuple):
+    """Networks see (raw - mean) / deviation: [size] each."""
+
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+
+
+def input_scale(env: VecEnv) -> InputScale | None:
+    """The normalisation of observations now, ours or SB3's; None where there is none."""
+    while isinstance(env, VecEnvWrapper):
+        if isinstance(env, VecNormalize):
+            moments = env.obs_rms if env.norm_obs else None
+            if not isinstance(moments, RunningMeanStd):  # but one for each part of a dictionary
+                return None
+            return InputScale(moments.mean.ravel(), np.sqrt(moments.var + env.epsilon).ravel())
+        if hasattr(type(env), "input_scale"):
+            own: Any = env
+            scale = own.input_scale()
+            return None if scale is None else InputScale(*scale)
+        env = env.venv
+    return None
+
+
+@torch.no_grad()
+def follow(layers: Iterable[nn.Linear], before: InputScale, after: InputScale) -> None:
+    """Let layers over inputs scaled as `after` compute what they computed over inputs scaled as `before`.
+
+    A layer may see several observations side by side. Inputs whose statistics have only begun are left out.
+    """
+    ratio = after.deviation / before.deviation
+    shift = (after.mean - before.mean) / before.deviation
+    begun = (np.abs(ratio - 1) > LARGEST_CHANGE) | (np.abs(shift) > LARGEST_CHANGE)
+    ratio[begun], shift[begun] = 1.0, 0.0
+    for layer in layers:
+        frames, rest = divmod(layer.in_features, len(ratio))
+        if rest or not all(parameter.requires_grad for parameter in layer.parameters()):
+            continue
+        wide = [torch.as_tensor(np.tile(x, frames)).to(layer.weight) for x in (ratio, shift)]
+        layer.bias += layer.weight @ wide[1]
+        layer.weight *= wide[0]
