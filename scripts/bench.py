@@ -19,6 +19,7 @@ BENCHES = {
     "trust-region": ("bench_trust_region", "actual over predicted KL, and the correction's residual"),
     "deepnets": ("bench_deepnets", "what one Hessian-free update of a deep autoencoder costs, per rule"),
     "noise": ("bench_noise", "how much of an update's gain is left on data that it has not seen"),
+    "drift": ("bench_drift", "what carries a solved policy away: its own steps, or the normalisation under it"),
     "envs": ("bench_envs", "environment steps per second against gymnasium, SB3, EnvPool and the limit"),
     "train": ("bench_train", "environment steps per second of whole training against SB3 and the limit"),
     "resume": ("bench_resume", "what kill -9 at random moments costs a run, and whether it changes the result"),
