@@ -53,6 +53,7 @@ class ACKTR(OnPolicyAlgorithm):
     target_kl: the trust region. anneal: steps shorten over a call of `learn`, in proportion to what is left of it; with
     `reset_num_timesteps=False` that is SB3's progress, over all steps, those of earlier calls included.
     damping: of the Fisher matrix. gradient_averaging: decay of the averaged gradient.
+    cautious: steps are held to what fresh batches confirm of the last one, and to what earlier batches would see.
     advantage_floor: advantages are divided by their deviation, but by no less than this. Where a task is solved, what
     is left of them is noise, and must not be blown up into steps of full length.
     factor_averaging: of the Kronecker factors, the critic's too. factors_every: updates between two looks at them.
@@ -84,6 +85,7 @@ class ACKTR(OnPolicyAlgorithm):
         device: torch.device | str = "auto", _init_setup_model: bool = True, *,
         method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
         target_kl: float = 0.0015, anneal: bool = False, damping: float = 0.01, gradient_averaging: float = 0.9,
+        cautious: bool = True,
         cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1, advantage_floor: float = 0.0,
         critic_updates: int = 2, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
         critic_cg_iterations: int = 3, critic_damping: float = 0.03, critic_target_kl: float = 0.0,
@@ -107,7 +109,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.normalize_advantage, self.advantage_floor = normalize_advantage, advantage_floor
         self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
         self.target_kl, self.anneal = target_kl, anneal
-        self.damping, self.gradient_averaging = damping, gradient_averaging
+        self.damping, self.gradient_averaging, self.cautious = damping, gradient_averaging, cautious
         self.cg_iterations, self.factor_averaging, self.factors_every = cg_iterations, factor_averaging, factors_every
         self.critic_updates, self.critic_learning_rate = critic_updates, critic_learning_rate
         self.critic_solver, self.critic_cg_iterations = critic_solver, critic_cg_iterations

@@ -36,6 +36,7 @@ def policy_optimizer(agent: "ACKTR") -> NaturalGradient:
         alpha=agent.alpha,
         calibrate=agent.calibrate,
         gradient_averaging=agent.gradient_averaging,
+        cautious=agent.cautious,
         factors=FactorSettings(averaging=agent.factor_averaging, update_every=agent.factors_every),
         parameters=agent.networks.actor_parameters,
         seed=int(torch.randint(2**31, ())),

@@ -134,6 +134,7 @@ def optimizer_form(optimizer: Any, kept: Any) -> dict[str, Any]:
         "last": like if seen and isinstance(optimizer.rule, FasterGeodesic) else None,
         "statistics": [tuple(torch.zeros(shape, dtype=torch.float64) for shape in b.shapes) for b in blocks],
         "inverses": [tuple(torch.zeros(shape, dtype=like.dtype) for shape in b.inverse_shapes) for b in blocks],
+        "direction": Maybe(like),
         "generator": AnyLength(torch.uint8),  # its length depends on the device
     }
     state |= {} if factors_seen else {"statistics": [], "inverses": []}

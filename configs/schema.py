@@ -132,6 +132,7 @@ class Settings:
     anneal: bool = setting(True, "steps shorten over the run, in proportion to what is left of it")
     damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
     gradient_averaging: float = setting(0.9, "decay of the average of gradients over updates", AVERAGING)
+    cautious: bool = setting(True, "hold steps to what fresh batches confirm and earlier batches would see of them")
     cg_iterations: int = setting(10, "iterations of pcg and cg", up_to(10_000))
     factor_averaging: float = setting(
         0.95, "decay of the average of K-FAC factors over updates, the policy's and the critic's", AVERAGING

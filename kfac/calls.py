@@ -98,3 +98,24 @@ def watching(module: nn.Module, layers: Iterable[nn.Module], like: Tensor) -> It
     for watched in seen:
         if watched.values and watched.values[-1]._version != watched.version:
             watched.values.clear()
+
+
+@contextmanager
+def restoring_buffers(module: nn.Module) -> Iterator[None]:
+    """Inside, the module may be called anywhere; afterwards its buffers, as batch statistics, know nothing of it.
+
+    Only what was changed is written: a constant may be expanded, and cannot be.
+    """
+    kept = [
+        (owner._buffers, name, buffer, buffer.clone())
+        for owner in module.modules()
+        for name, buffer in owner._buffers.items()
+        if buffer is not None and buffer.layout is torch.strided
+    ]
+    try:
+        yield
+    finally:
+        for buffers, name, buffer, value in kept:
+            if not torch.equal(buffer, value):
+                buffer.copy_(value)
+            buffers[name] = buffer

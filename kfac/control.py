@@ -54,7 +54,7 @@ class Constant(Controller):
     """h = lr, or less where the manifold ends; accepted if every number is finite."""
 
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
-        h = min(self.lr, flow.step_limit(y, v))
+        h = min(flow.share(y) * self.lr, flow.step_limit(y, v))
         new = finite(curve, h)
         return Move(y, v, 0.0, False) if new is None else Move(new, v, h, True)
 
@@ -78,11 +78,13 @@ class TrustRegion(Controller):
         require(self.max_halvings >= 0, f"max_halvings must not be negative, not {self.max_halvings}")
 
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
-        speed = flow.speed_squared(y, v)
+        speed, share = flow.speed_squared(y, v), flow.share(y)
         if not math.isfinite(speed):
             return Move(y, v, 0.0, False)
-        radius = math.sqrt(2 * self.max_kl / speed) if speed > 0 else math.inf
-        h = min(self.lr, radius, flow.step_limit(y, v))
+        # a batch may not see a direction that earlier ones would: their metric counts where it is the larger
+        fastest = max(speed, flow.remembered_speed_squared(y, v))
+        radius = math.sqrt(2 * self.max_kl / fastest) if fastest > 0 else math.inf
+        h = min(share * self.lr, share * radius, flow.step_limit(y, v))
         for halvings in range(self.max_halvings + 1):
             new = finite(curve, h)
             actual = math.inf if new is None else flow.divergence(y, new)
@@ -107,7 +109,7 @@ class LineSearch(Controller):
 
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
         start, slope = flow.loss(y), flow.slope(y, v)
-        h = min(self.lr, flow.step_limit(y, v))
+        h = min(flow.share(y) * self.lr, flow.step_limit(y, v))
         for tries in range(self.max_steps):
             new = finite(curve, h)
             if new is not None and flow.loss(new) <= start + self.armijo * h * slope:

@@ -55,6 +55,14 @@ class Flow(ABC):
         """A step that stays well inside the manifold."""
         return math.inf
 
+    def remembered_speed_squared(self, y: Tensor, v: Tensor) -> float:
+        """v^T g v by the metric that earlier batches left behind; zero if that is not asked for."""
+        return 0.0
+
+    def share(self, y: Tensor) -> float:
+        """The part of its full length that a step from y has earned."""
+        return 1.0
+
 
 class DenseFlow(Flow):
     """A model of few parameters whose metric is a matrix; the connection comes from differentiating it."""

@@ -15,6 +15,7 @@ from .flow import Flow, StepFailure
 from .functional import Network
 from .metric import Bending, Metric
 from .ranks import ALONE, Ranks
+from .signal import Signal
 from .solvers import Solver
 
 # A step goes at most this part of the way to the edge of the output family's domain.
@@ -31,6 +32,7 @@ class Geometry:
     alpha: float = 0.0
     calibrate: bool = True
     gradient_averaging: float = 0.0
+    cautious: bool = False
     ranks: Ranks = ALONE
 
 
@@ -48,11 +50,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class FlowMemory:
-    """What earlier updates leave behind: the averaged gradient (not yet unbiased) and the factors."""
+    """What earlier updates leave behind.
+
+    The averaged gradient (not yet unbiased) and the factors; the last velocity, at a slope of one by the gradient that
+    made it, and what fresh batches have said of such.
+    """
 
     gradient: Tensor | None = None
     seen: int = 0
     factors: FactorMemory = field(default_factory=FactorMemory)
+    direction: Tensor | None = None
+    signal: Signal = field(default_factory=Signal)
 
 
 @dataclass(frozen=True)
@@ -161,7 +169,9 @@ class NetworkFlow(Flow):
         decay, seen = geometry.gradient_averaging, self.memory.seen + 1
         past = gradient.new_zeros(()) if self.memory.gradient is None else self.memory.gradient
         average = decay * past + (1 - decay) * gradient
-        memory = FlowMemory(average, seen, self._factors(metric, gradient.dtype))
+        before = self.memory
+        signal = before.signal if before.direction is None else before.signal.heard(-float(gradient @ before.direction))
+        memory = FlowMemory(average, seen, self._factors(metric, gradient.dtype), before.direction, signal)
         covector = average / (1 - decay**seen)
         return Point(metric, memory, covector, geometry.fisher, self.damping, geometry.network.layout.trained())
 
@@ -232,6 +242,22 @@ class NetworkFlow(Flow):
         kappa = min(max(best, 0.0), 1.0) if self.geometry.calibrate else 1.0
         left = bending.residual - moved + (1 - kappa) * moved_network
         return a - (1 - kappa) * network, kappa, metric.inner(left, left)
+
+    def after(self, start: Tensor, v: Tensor) -> FlowMemory:
+        """What to keep of a step from `start` along v."""
+        claimed, memory = -self.slope(start, v), self.at(start).memory
+        if not self.geometry.cautious or claimed <= 0:
+            return memory
+        return replace(memory, direction=v / math.sqrt(claimed))
+
+    def share(self, y: Tensor) -> float:
+        return self.at(y).memory.signal.share if self.geometry.cautious else 1.0
+
+    def remembered_speed_squared(self, y: Tensor, v: Tensor) -> float:
+        """By the averaged factors, whose inverse made v of the covector."""
+        if not self.geometry.cautious or not self.geometry.solver.factors_are_metric:
+            return 0.0
+        return -self.slope(y, v)
 
     def speed_squared(self, y: Tensor, v: Tensor) -> float:
         point = self.at(y)

@@ -2,8 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, SupportsFloat
 
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from .calls import autocast_now, without_autocast
+from .calls import autocast_now, restoring_buffers, without_autocast
 from .choice import choose, require
 from .control import Controller, Move, TrustRegion
 from .families import Family
@@ -23,6 +22,7 @@ from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from .ranks import ALONE, Ranks
 from .rules import RULES, Memory
 from .saved import require_keys, restore_generator
+from .signal import Signal
 from .solvers import SOLVERS, DenseSolver, Solver
 
 log = logging.getLogger(__name__)
@@ -46,6 +46,7 @@ class Report:
     angle: float = 0.0  # degrees between the ng step and the step taken, in parameter space
     correction_norm: float = 0.0
     damping: float = math.nan
+    share: float = 1.0  # of its full length that the step had earned
 
 
 class NaturalGradient(torch.optim.Optimizer):
@@ -61,6 +62,7 @@ class NaturalGradient(torch.optim.Optimizer):
     control: how the step size is chosen; `lr`, which schedulers may change, is its upper limit, by default its own.
     alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
     calibrate: scale the correction to its least-squares length; False is the published form.
+    cautious: hold steps to what fresh batches confirm of the last one, and to what earlier batches would see of them.
     parameters: those of the module's that are to be trained; all by default.
     ranks: the processes that share each batch in equal parts; alone by default.
     """
@@ -78,6 +80,7 @@ class NaturalGradient(torch.optim.Optimizer):
         alpha: float = 0.0,
         calibrate: bool = True,
         gradient_averaging: float = 0.0,
+        cautious: bool = False,
         factors: FactorSettings | None = None,
         parameters: Sequence[Tensor] | None = None,
         seed: int = 0,
@@ -95,7 +98,7 @@ class NaturalGradient(torch.optim.Optimizer):
         layout = Layout(module, parameters)
         fisher = KroneckerFisher(module, family, factors or FactorSettings(), layout, ranks)
         network = Network(module, list(fisher.layers), layout=layout)
-        self.geometry = Geometry(network, fisher, chosen, alpha, calibrate, gradient_averaging, ranks)
+        self.geometry = Geometry(network, fisher, chosen, alpha, calibrate, gradient_averaging, cautious, ranks)
         self.module = module
         self.base_damping = self.damping = damping
         self.memory = FlowMemory()
@@ -183,7 +186,7 @@ class NaturalGradient(torch.optim.Optimizer):
         if not move.accepted or flow.base is None:
             self._reject("no step along the curve was finite and within its limits")
             return
-        self.memory, self.last = flow.base.memory, last
+        self.memory, self.last = flow.after(start, move.v), last
         self.report = report_of(flow, start, move)
         self.damping = max(self.base_damping, DAMPING_RELAX * self.damping)
 
@@ -214,14 +217,17 @@ class NaturalGradient(torch.optim.Optimizer):
             "steps": self.steps,
             "rejected": self.rejected,
             "generator": self.generator.get_state(),
+            "direction": self.memory.direction,
+            "signal": [self.memory.signal.log_share, self.memory.signal.power, self.memory.signal.weight],
         }
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores every tensor in the parameters' dtype, but the statistics in that of saving, on their device."""
         require_keys("NaturalGradient", state_dict, ("state", "param_groups"))
-        require_keys("NaturalGradient", state_dict["state"], self.state_dict()["state"])
-        like, state = self.geometry.network.layout.read(), state_dict["state"]
+        # states of an earlier version had no direction
+        like, state = self.geometry.network.layout.read(), {"direction": None, "signal": [], **state_dict["state"]}
+        require_keys("NaturalGradient", state, self.state_dict()["state"])
         self._check_fits(state)
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
 
@@ -230,7 +236,8 @@ class NaturalGradient(torch.optim.Optimizer):
 
         statistics, inverses = moved(state["statistics"], None), moved(state["inverses"], like.dtype)
         factors = FactorMemory(statistics, inverses, state["factors_seen"], state["factors_damping"])
-        self.memory = FlowMemory(moved(state["gradient"], like.dtype), state["seen"], factors)
+        gradient, direction = (moved(state[name], like.dtype) for name in ("gradient", "direction"))
+        self.memory = FlowMemory(gradient, state["seen"], factors, direction, Signal(*state["signal"]))
         self.last = moved(state["last"], like.dtype)
         self.damping, self.steps, self.rejected = state["damping"], state["steps"], state["rejected"]
         restore_generator(self.generator, state["generator"])
@@ -257,27 +264,6 @@ def mean_loss(loss: Any, ranks: Ranks) -> Any:
     return ranks.number(float(loss))
 
 
-@contextmanager
-def restoring_buffers(module: nn.Module) -> Iterator[None]:
-    """Inside, the module may be called anywhere; afterwards its buffers, as batch statistics, know nothing of it.
-
-    Only what was changed is written: a constant may be expanded, and cannot be.
-    """
-    kept = [
-        (owner._buffers, name, buffer, buffer.clone())
-        for owner in module.modules()
-        for name, buffer in owner._buffers.items()
-        if buffer is not None and buffer.layout is torch.strided
-    ]
-    try:
-        yield
-    finally:
-        for buffers, name, buffer, value in kept:
-            if not torch.equal(buffer, value):
-                buffer.copy_(value)
-            buffers[name] = buffer
-
-
 def report_of(flow: NetworkFlow, start: Tensor, move: Move) -> Report:
     taken = move.y - start
     lengths = float(taken.norm()) * float(move.v.norm())
@@ -295,4 +281,5 @@ def report_of(flow: NetworkFlow, start: Tensor, move: Move) -> Report:
         angle=math.degrees(math.acos(min(max(cosine, -1.0), 1.0))),
         correction_norm=float((taken - move.h * move.v).norm()),
         damping=flow.damping,
+        share=flow.share(start),
     )

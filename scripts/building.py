@@ -31,7 +31,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "el
 # What `ACKTR` takes under the settings' own names.
 ARGUMENTS = (
     "n_steps", "gamma", "gae_lambda", "method", "solver", "alpha", "calibrate", "learning_rate", "target_kl", "anneal",
-    "damping", "gradient_averaging", "cg_iterations", "factor_averaging", "factors_every", "ent_coef",
+    "damping", "gradient_averaging", "cautious", "cg_iterations", "factor_averaging", "factors_every", "ent_coef",
     "normalize_advantage", "advantage_floor",
     "critic_updates", "critic_learning_rate", "critic_solver", "critic_cg_iterations", "critic_damping",
     "critic_target_kl", "critic_gradient_averaging", "critic_lambda", "torch_threads",
