@@ -29,7 +29,7 @@ class Signal:
 
     def heard(self, descent: float) -> "Signal":
         """With a fresh batch's word: the descent that it finds along the last direction, in any unit that stays."""
-        power = MEMORY * self.power + (1 - MEMORY) * descent**2
+        power = MEMORY * self.power + (1 - MEMORY) * descent * descent
         weight = MEMORY * self.weight + (1 - MEMORY)
         usual = math.sqrt(power / weight)
         if not 0 < usual < math.inf:
