@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 DAMPING_RAISE, DAMPING_RELAX, MAX_DAMPING = 10.0, 0.8, 1e6
 
 
+# What states of an earlier version lack.
+LATER: dict[str, Any] = {"direction": None, "signal": []}
+
+
 @dataclass(frozen=True)
 class Report:
     """The instruments of one update; nan where the rule or the controller does not measure one."""
@@ -225,9 +229,10 @@ class NaturalGradient(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores every tensor in the parameters' dtype, but the statistics in that of saving, on their device."""
         require_keys("NaturalGradient", state_dict, ("state", "param_groups"))
-        # states of an earlier version had no direction
-        like, state = self.geometry.network.layout.read(), {"direction": None, "signal": [], **state_dict["state"]}
-        require_keys("NaturalGradient", state, self.state_dict()["state"])
+        require_keys(
+            "NaturalGradient", state_dict["state"], [key for key in self.state_dict()["state"] if key not in LATER]
+        )
+        like, state = self.geometry.network.layout.read(), {**LATER, **state_dict["state"]}
         self._check_fits(state)
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
 
