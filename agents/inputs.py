@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
-from torch import nn
+from torch import Tensor, nn
 
 # Statistics that change by more than this from one rollout to the next have only begun: nothing rests on them yet.
 LARGEST_CHANGE = 0.1
@@ -43,20 +43,26 @@ def input_scale(env: VecEnv) -> InputScale | None:
     return None
 
 
-@torch.no_grad()
-def follow(layers: Iterable[nn.Linear], before: InputScale, after: InputScale) -> None:
-    """Let layers over inputs scaled as `after` compute what they computed over inputs scaled as `before`.
+def change(before: InputScale, after: InputScale, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Ratio and shift such that inputs x become (x - shift) / ratio: [..., size] each, in the precision of `like`.
 
-    A layer may see several observations side by side. Inputs whose statistics have only begun are left out.
+    Several observations may stand side by side. Inputs whose statistics have only begun are left as they are.
     """
     ratio = after.deviation / before.deviation
     shift = (after.mean - before.mean) / before.deviation
     begun = (np.abs(ratio - 1) > LARGEST_CHANGE) | (np.abs(shift) > LARGEST_CHANGE)
     ratio[begun], shift[begun] = 1.0, 0.0
+    frames = like.shape[-1] // len(ratio)
+    wide = [torch.as_tensor(np.tile(x, frames)).to(like) for x in (ratio, shift)]
+    return wide[0], wide[1]
+
+
+@torch.no_grad()
+def follow(layers: Iterable[nn.Linear], before: InputScale, after: InputScale) -> None:
+    """Let layers over inputs scaled as `after` compute what they computed over inputs scaled as `before`."""
     for layer in layers:
-        frames, rest = divmod(layer.in_features, len(ratio))
-        if rest or not all(parameter.requires_grad for parameter in layer.parameters()):
-            continue
-        wide = [torch.as_tensor(np.tile(x, frames)).to(layer.weight) for x in (ratio, shift)]
-        layer.bias += layer.weight @ wide[1]
-        layer.weight *= wide[0]
+        trained = all(parameter.requires_grad for parameter in layer.parameters())
+        if trained and layer.in_features % len(before.mean) == 0:
+            ratio, shift = change(before, after, layer.weight)
+            layer.bias += layer.weight @ shift
+            layer.weight *= ratio

@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from geonpg.agents import ACKTR
 from geonpg.agents.collector import BrokenEnvironment, flattened
+from geonpg.agents.inputs import change
 from geonpg.configs import load
 from geonpg.kfac import NaturalGradient, TrustRegion
 from geonpg.scripts.building import make_agent, make_env, normalization_of, prepare
@@ -85,6 +86,10 @@ class Watch(BaseCallback):
             self._expect(bool(np.isfinite(numbers).all()), f"{name} is not finite")
         control, networks = self.model.optimizer.control, self.model.networks
         assert isinstance(control, TrustRegion)
+        scales = self.model._scales
+        if None not in scales:  # the policy sees the same observations as other numbers by now
+            ratio, shift = change(*scales, inputs)
+            inputs = (inputs - shift) / ratio
         with torch.no_grad():
             kl = float(networks.family.kl(z, networks.actor(inputs)).mean())
         self.largest_kl = max(self.largest_kl, kl)

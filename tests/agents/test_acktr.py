@@ -82,11 +82,13 @@ def test_the_step_stays_within_its_trust_region(solver: str) -> None:
     report = agent.optimizer.report
     assert report.accepted
     assert 0 < report.actual_kl <= 1.5 * 0.003
-    assert report.predicted_kl == pytest.approx(0.003 * 0.25**report.halvings, rel=1e-3)
+    earned = 0.003 * report.share**2  # or less, where earlier batches would see more of the step
+    assert report.predicted_kl <= earned * 0.25**report.halvings * 1.001
+    assert solver == "kfac" or report.predicted_kl == pytest.approx(earned * 0.25**report.halvings, rel=1e-3)
 
 
 def test_annealed_steps_shorten_in_proportion_to_what_is_left() -> None:
-    agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), target_kl=0.004, anneal=True, seed=0)
+    agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), target_kl=0.004, anneal=True, cautious=False, seed=0)
     lengths = []
 
     class Look(BaseCallback):
@@ -303,7 +305,7 @@ def test_C14_what_rmsprop_would_need_is_accepted_with_a_word(given: dict[str, An
 @pytest.mark.parametrize("anneal", [False, True])
 def test_E17_target_kl_may_be_changed_between_updates(anneal: bool) -> None:
     env = make_vec_env(lambda: Choices(SPACES["Box"]), 4, seed=0)
-    agent = ACKTR("MlpPolicy", env, n_steps=32, anneal=anneal, learning_rate=1e9, seed=0).learn(128)
+    agent = ACKTR("MlpPolicy", env, n_steps=32, anneal=anneal, learning_rate=1e9, cautious=False, seed=0).learn(128)
     first = agent.optimizer.report.predicted_kl
     agent.target_kl *= 4
     agent.learn(128)

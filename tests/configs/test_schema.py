@@ -45,7 +45,7 @@ CONTRACT = {
     "env_threads": ("an integer from 0 to 1,024", [0, 7], [-1, 10**14]),
     **dict.fromkeys(["gamma", "gae_lambda", "critic_lambda"], UNIT),
     **dict.fromkeys(["normalize_observations", "normalize_rewards", "scale_actions", "calibrate"], BOOLEAN),
-    **dict.fromkeys(["normalize_advantage", "ortho_init", "anneal"], BOOLEAN),
+    **dict.fromkeys(["normalize_advantage", "ortho_init", "anneal", "cautious"], BOOLEAN),
     **dict.fromkeys(["clip", "learning_rate", "target_kl", "critic_learning_rate"], POSITIVE),
     **dict.fromkeys(["damping", "critic_damping", "critic_target_kl", "ent_coef", "advantage_floor"], NOT_NEGATIVE),
     **dict.fromkeys(["gradient_averaging", "factor_averaging", "critic_gradient_averaging"], AVERAGING),
