@@ -64,5 +64,5 @@ def follow(layers: Iterable[nn.Linear], before: InputScale, after: InputScale) -
         trained = all(parameter.requires_grad for parameter in layer.parameters())
         if trained and layer.in_features % len(before.mean) == 0:
             ratio, shift = change(before, after, layer.weight)
-            layer.bias += layer.weight @ shift
-            layer.weight *= ratio
+            layer.bias.add_(layer.weight @ shift)
+            layer.weight.mul_(ratio)

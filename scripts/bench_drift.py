@@ -82,7 +82,8 @@ def parameters(agent: ACKTR) -> Tensor:
 def go_on(agent: ACKTR, callback: CallbackList, way: Way, steps: int) -> Instruments:
     """Train on to so many steps of a run of `END`."""
     target, instruments = agent.target_kl, Instruments(agent)
-    normalization = normalization_of(agent.get_env())
+    assert agent.env is not None
+    normalization = normalization_of(agent.env)
     assert normalization is not None
     normalization.training = way.moves
     agent.target_kl = target if way.learns else STANDSTILL

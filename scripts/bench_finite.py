@@ -86,9 +86,9 @@ class Watch(BaseCallback):
             self._expect(bool(np.isfinite(numbers).all()), f"{name} is not finite")
         control, networks = self.model.optimizer.control, self.model.networks
         assert isinstance(control, TrustRegion)
-        scales = self.model._scales
-        if None not in scales:  # the policy sees the same observations as other numbers by now
-            ratio, shift = change(*scales, inputs)
+        before, after = self.model._scales
+        if before is not None and after is not None:  # the policy sees the same observations as other numbers by now
+            ratio, shift = change(before, after, inputs)
             inputs = (inputs - shift) / ratio
         with torch.no_grad():
             kl = float(networks.family.kl(z, networks.actor(inputs)).mean())
