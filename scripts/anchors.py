@@ -19,8 +19,13 @@ TASKS = ("HalfCheetah", "Hopper", "Walker2d", "Reacher", "InvertedPendulum", "In
 
 # The paper's figure: ACKTR's training return at a million steps. It is 1 of the normalised score.
 PAPER_LEVEL: Mapping[str, float] = dict(zip(TASKS, (2160.0, 2640.0, 1785.0, -4.8, 980.0, 8000.0), strict=True))
-# Uniformly random actions in gymnasium's v4 tasks, means of 20 (HalfCheetah) to 500 episodes. It is 0 of that score.
-RANDOM_LEVEL: Mapping[str, float] = dict(zip(TASKS, (-260.0, 19.5, 3.0, -43.0, 6.0, 58.0), strict=True))
+# Uniformly random actions in gymnasium's tasks, means of 20 (HalfCheetah) to 500 episodes. It is 0 of that score.
+RANDOM_LEVEL: Mapping[str, float] = {
+    **dict(zip(TASKS, (-260.0, 19.5, 3.0, -43.0, 6.0, 58.0), strict=True)),
+    "Swimmer": -3.0,
+    "CartPole": 22.7,
+    "Pendulum": -1208.0,
+}
 
 # The paper's figure on the way there: ACKTR's training return at these steps.
 PAPER_STEPS = (200_000, 400_000, 600_000, 800_000, STEPS)
@@ -74,6 +79,13 @@ def task_of(env_id: str) -> str:
 
 def is_anchored(env_id: str) -> bool:
     return task_of(env_id) in PAPER_LEVEL
+
+
+def kept(env_id: str, best: Array, last: Array) -> Array:
+    """How much of its best evaluation's distance from a random policy a run has at its end; 1 if there is none."""
+    random = RANDOM_LEVEL[task_of(env_id)]
+    reached = np.maximum(best - random, 0.0)
+    return np.divide(last - random, reached, out=np.ones_like(reached), where=reached > 0)
 
 
 def normalised(env_id: str, scores: Array) -> Array:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, STEPS, TASKS, is_anchored, task_of
+from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, RANDOM_LEVEL, STEPS, TASKS, is_anchored, kept, task_of
 from geonpg.scripts.artifacts import Table, aligned, number
 from geonpg.scripts.comparisons import Comparison, Pair, iqm, over_baseline, over_others, scored
 from geonpg.scripts.intervals import COUNT, Estimate, student
@@ -29,6 +29,7 @@ def tables(study: Study) -> list[Table]:
         difference_table(against_ng),
         iqm_table(study),
         task_table(study),
+        kept_table(study),
         level_table(study),
         published_table(study),
         ablation_table(study),
@@ -123,6 +124,30 @@ def task_table(study: Study) -> Table:
         "wall-clock, evaluations included."
     )
     return Table("tasks", "Every task", columns, rows, note)
+
+
+def kept_shares(study: Study) -> dict[Name, Array]:
+    """Of every group whose task has a known level of random policies: [seeds]."""
+    return {
+        name: kept(name.env_id, group.bests, group.finals)
+        for name, group in study.main.items()
+        if task_of(name.env_id) in RANDOM_LEVEL
+    }
+
+
+def kept_table(study: Study) -> Table:
+    rows = []
+    for (env_id, kind), shares in kept_shares(study).items():
+        group = study.main[Name(env_id, kind)]
+        best, last = aligned(float(group.bests.mean()), float(group.finals.mean()))
+        each = ", ".join(f"{share:.0%}" for share in shares)
+        rows.append([env_id, str(kind), f"{shares.min():.0%}", best, last, each])
+    columns = ("task", "method", "least", "best", "last", "each seed")
+    note = (
+        "How much a run keeps of what it had reached: the last evaluation's distance from a random policy, as a share "
+        f"of that of its best evaluation, which is the best by luck too. {episodes_text(study.shown)}"
+    )
+    return Table("kept", "Kept to the end", columns, rows, note)
 
 
 def level_table(study: Study) -> Table:

@@ -15,7 +15,7 @@ from geonpg.scripts.artifacts import Table, replacing, write_text
 from geonpg.scripts.comparisons import over_baseline
 from geonpg.scripts.report_page import page
 from geonpg.scripts.report_sections import curves, sections, summary
-from geonpg.scripts.report_tables import tables
+from geonpg.scripts.report_tables import kept_shares, tables
 from geonpg.scripts.study import Study, read_study
 
 TITLE = "geonpg: sample efficiency"
@@ -32,6 +32,7 @@ def numbers(study: Study) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, group in study.groups.items():
         found |= {f"final/{name}": float(group.finals.mean()), f"seeds/{name}": group.seeds}
+    found |= {f"kept/{name}": float(shares.min()) for name, shares in kept_shares(study).items()}
     for each in over_baseline(study):
         estimate, key = each.improvement(), f"improvement/{each.kind}_over_{each.other.method}"
         found |= {key: float(estimate.value), f"{key}/low": float(estimate.low), f"{key}/high": float(estimate.high)}

@@ -63,6 +63,11 @@ class Group:
         """Mean return of the last evaluation: [seeds]."""
         return np.array([run.evaluation.y[-1] for run in self.runs])
 
+    @property
+    def bests(self) -> Array:
+        """Mean return of the best evaluation: [seeds]."""
+        return np.array([run.evaluation.y.max() for run in self.runs])
+
     def finals_at(self, steps: int) -> Array:
         """As if the runs had ended there: the last evaluation, or the first one after so many steps: [seeds]."""
         return np.array([run.evaluation.first_from(steps) for run in self.runs]) if steps < self.budget else self.finals

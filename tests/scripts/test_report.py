@@ -1,6 +1,7 @@
 """`geonpg report` on studies whose answers are known."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -156,6 +157,20 @@ def test_branches_stand_beside_the_runs(tmp_path: Path) -> None:
     assert "Paired branches" in done.page
     assert "too few checkpoints" in done.page
     assert fetched(read_page(done.page)) == []
+
+
+def test_A9_what_runs_keep_to_the_end(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "Swimmer-v5/default/geo/0", 100)
+    fallen = write_run(tmp_path / "Swimmer-v5/default/geo/1", 100) / "evaluations.csv"
+    fallen.write_text(fallen.read_text().replace("1000000,100,", "1000000,10,"))
+    assert folder.is_dir()
+    (row,) = rows(tmp_path, "kept")
+    assert row["each seed"].split(", ")[0] == "100%"
+    best = 100 * (1 - 0.9 * math.exp(-4.5))
+    share = (10 - RANDOM_LEVEL["Swimmer"]) / (best - RANDOM_LEVEL["Swimmer"])
+    assert row["least"] == f"{share:.0%}"
+    done = reported(tmp_path, tmp_path / "out", "--json")
+    assert json.loads(done.printed)["kept/Swimmer-v5/default/geo"] == pytest.approx(share)
 
 
 def test_steps_to_the_paper_s_level(outcome: Outcome) -> None:
