@@ -51,6 +51,7 @@ class Report:
     correction_norm: float = 0.0
     damping: float = math.nan
     share: float = 1.0  # of its full length that the step had earned
+    remembered_kl: float = math.nan  # predicted by the metric that earlier batches left behind
 
 
 class NaturalGradient(torch.optim.Optimizer):
@@ -287,4 +288,5 @@ def report_of(flow: NetworkFlow, start: Tensor, move: Move) -> Report:
         correction_norm=float((taken - move.h * move.v).norm()),
         damping=flow.damping,
         share=flow.share(start),
+        remembered_kl=0.5 * move.h**2 * flow.remembered_speed_squared(start, move.v) or math.nan,
     )

@@ -1,14 +1,14 @@
 """What carries a solved policy away: its own steps, or the normalisation under it.
 
-A run by the default preset is continued in several ways from the same state: with the policy standing still or not, and
-with the statistics of observations moving, followed by the networks' first layers (agents/inputs.py) or not. Beside the
-return stand the instruments of the policy's steps, which know nothing of the normalisation.
+A run by the default preset is continued in several ways from the same state: with the policy standing still or not,
+its steps cautious (kfac/signal.py) or not, and the statistics of observations moving, followed by the networks' first
+layers (agents/inputs.py) or not. Beside the return stand the instruments of the policy's steps.
 """
 
 import math
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -32,19 +32,22 @@ STANDSTILL = 1e-12  # KL per update
 class Way:
     """How a run goes on."""
 
-    learns: bool  # the policy
-    moves: bool  # the normalisation
-    follows: bool  # the first layers the normalisation
+    learns: bool = True  # the policy
+    cautious: bool = True  # and its steps
+    moves: bool = True  # the normalisation
+    follows: bool = True  # the first layers the normalisation
 
 
 WAYS = {
-    "as it is": Way(learns=True, moves=True, follows=True),
-    "not followed": Way(learns=True, moves=True, follows=False),
-    "policy still, followed": Way(learns=False, moves=True, follows=True),
-    "policy still, not followed": Way(learns=False, moves=True, follows=False),
-    "policy and normalisation still": Way(learns=False, moves=False, follows=True),
+    "as it is": Way(),
+    "not cautious": Way(cautious=False),
+    "not followed": Way(follows=False),
+    "neither": Way(cautious=False, follows=False),
+    "policy still, followed": Way(learns=False),
+    "policy still, not followed": Way(learns=False, follows=False),
+    "policy and normalisation still": Way(learns=False, moves=False),
 }
-INSTRUMENTS = ("return", "kl", "alignment", "confirmed", "advantage", "explained")
+INSTRUMENTS = ("return", "kl", "remembered", "alignment", "confirmed", "share", "advantage", "explained")
 
 
 class Instruments:
@@ -55,7 +58,8 @@ class Instruments:
         self.place, self.average, self.step = parameters(agent), agent.optimizer.memory.gradient, Tensor()
 
     def read(self) -> None:
-        """After an update: its KL, the angle to the last step, what its batch says of that one, advantages, critic."""
+        """After an update: its KL, the KL that earlier batches would see over that, the cosine to the last step, the
+        part of that one's slope that this batch confirms, the share of its length, advantages, explained variance."""
         agent, buffer = self.agent, self.agent.rollout_buffer
         place, average, decay = parameters(agent), agent.optimizer.memory.gradient, agent.gradient_averaging
         step, confirmed, alignment = place - self.place, math.nan, math.nan
@@ -66,13 +70,16 @@ class Instruments:
             alignment = float(torch.cosine_similarity(step, self.step, dim=0))
         errors, spread = buffer.returns - buffer.values, buffer.returns.var()
         explained = 1 - float(errors.var() / spread)
-        kl, advantage = agent.optimizer.report.actual_kl, float(buffer.advantages.std())
-        self.rows.append((kl, alignment, confirmed, advantage, explained))
+        report, advantage = agent.optimizer.report, float(buffer.advantages.std())
+        remembered = report.remembered_kl / report.predicted_kl
+        self.rows.append((report.actual_kl, remembered, alignment, confirmed, report.share, advantage, explained))
         self.place, self.average, self.step = place, average, step
 
     def summary(self) -> tuple[float, ...]:
         """Medians over the last updates: a share whose denominator may vanish has no mean."""
-        return tuple(map(float, np.nanmedian(np.array(self.rows[-AVERAGED:]), axis=0)))
+        columns = np.array(self.rows[-AVERAGED:]).T
+        known = [column[np.isfinite(column)] for column in columns]
+        return tuple(float(np.median(column)) if len(column) else math.nan for column in known)
 
 
 def parameters(agent: ACKTR) -> Tensor:
@@ -87,6 +94,7 @@ def go_on(agent: ACKTR, callback: CallbackList, way: Way, steps: int) -> Instrum
     assert normalization is not None
     normalization.training = way.moves
     agent.target_kl = target if way.learns else STANDSTILL
+    agent.optimizer.geometry = replace(agent.optimizer.geometry, cautious=way.cautious)
     while agent.num_timesteps < steps:
         roll(agent, callback)
         if not way.follows:

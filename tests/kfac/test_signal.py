@@ -102,7 +102,7 @@ def noisy_steps(cautious: bool) -> float:
     for _ in range(300):
         inputs, noise = (torch.randn(50, n, dtype=torch.float64, generator=generator) for n in (2, 1))
         step(module, optimizer, inputs, noise)
-        lengths.append(float(module.weight.norm()))
+        lengths.append(float(module.weight.detach().norm()))
     return float(np.mean(lengths[-100:]))
 
 
