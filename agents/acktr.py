@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, TypeVar, cast
 from warnings import warn
 
@@ -118,7 +118,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.critic_lambda = critic_lambda
         self.torch_threads, self.ranks = torch_threads, ranks
         self.seconds: dict[str, float] = {}  # by phase, in this process
-        self._scales: tuple[InputScale | None, InputScale | None] = None, None  # at the last rollout's start and end
+        self._scales: tuple[InputScale | None, InputScale | None] = None, None  # followed, and now
         if _init_setup_model:
             self._setup_model()
     # fmt: on
@@ -154,7 +154,8 @@ class ACKTR(OnPolicyAlgorithm):
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
-        before = input_scale(env)
+        followed, seen = self._scales
+        before = input_scale(env) if followed is seen else followed  # what no update has followed is still due
         complete = collect(self, env, callback, rollout_buffer, n_rollout_steps)
         self._scales = before, input_scale(env)
         return complete
@@ -176,19 +177,26 @@ class ACKTR(OnPolicyAlgorithm):
         self._current_progress_remaining = max(self._current_progress_remaining, 0.0)
         self._update_learning_rate(self.policy.optimizer)
         left = max(self._current_progress_remaining, SHORTEST) if self.anneal else 1.0
-        self.optimizer.control = TrustRegion(max_kl=self.target_kl * left**2)  # a step's length is the root of its KL
+        if isinstance(self.optimizer.control, TrustRegion):  # and not one that the user put there
+            target = self.target_kl * left**2  # a step's length is the root of its KL
+            self.optimizer.control = replace(self.optimizer.control, max_kl=target)
         batch = whole_batch(self.rollout_buffer)
         inputs = self.networks.inputs(batch.observations)
         with self.timed("policy"):
             policy_loss, entropy = self._improve_policy(inputs, batch)
         with self.timed("critic"):
             value_loss = self._fit_critic(inputs, batch)
-        before, after = self._scales
-        if before is not None and after is not None:
-            follow(self.networks.first_layers, before, after)
+        self._follow_inputs()
         self.ranks.agree(list(self.policy.parameters()))  # other machines may round differently
         self._n_updates += 1
         self._record_update(policy_loss, value_loss, entropy)
+
+    def _follow_inputs(self) -> None:
+        """Keep what the networks make of an observation, whose normalisation has moved since they last did."""
+        before, after = self._scales
+        if before is not None and after is not None:
+            follow(self.networks.first_layers, before, after)
+        self._scales = after, after
 
     def scaled(self, advantages: Tensor) -> Tensor:
         """As the surrogate takes them."""

@@ -26,6 +26,7 @@ from zipfile import ZipFile, ZipInfo
 
 from geonpg.kfac.choice import require
 
+from .collector import BrokenEnvironment
 from .packing import Array, Packer, unpack, unstorable
 
 State = Mapping[str, Any]
@@ -70,7 +71,7 @@ def expecting(path: Path) -> Iterator[None]:
     """Whatever fails in here does so because the file, undamaged, holds something else than this version writes."""
     try:
         yield
-    except CheckpointError:
+    except (CheckpointError, BrokenEnvironment):  # an environment that cannot be restored begins anew, and may fail
         raise
     except Exception as error:  # unexpected content can fail in any way
         words = " ".join(str(error).split()) or "no reason given"

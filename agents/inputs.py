@@ -3,7 +3,8 @@
 Statistics that go on moving show the same observation to the networks as other numbers after every rollout. No trust
 region sees that: where a task is solved and observations calm down, deviations shrink, the policy's gain grows with
 their inverse, and a policy that nobody has touched loses what it had learnt (docs/agent.md, "What carries a solved
-policy away"). So the first layers take up the change: s = W x + b stays what it was for every raw observation.
+policy away"). So the first layers take up the change: s = W x + b stays what it was for every raw observation. Averaged
+gradients and factors are left in the coordinates that they were made in: they forget faster than the statistics move.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from stable_baselines3.common.running_mean_std import RunningMeanStd
-from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecNormalize
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecFrameStack, VecNormalize
 from torch import Tensor, nn
 
 # Statistics that change by more than this from one rollout to the next have only begun: nothing rests on them yet.
@@ -28,7 +29,10 @@ class InputScale(NamedTuple):
 
 
 def input_scale(env: VecEnv) -> InputScale | None:
-    """The normalisation of observations now, ours or SB3's; None where there is none."""
+    """The normalisation of observations now, ours or SB3's; None where there is none, or something else lies over it.
+
+    Over it may lie wrappers that leave observations alone or put several side by side.
+    """
     while isinstance(env, VecEnvWrapper):
         if isinstance(env, VecNormalize):
             moments = env.obs_rms if env.norm_obs else None
@@ -39,18 +43,24 @@ def input_scale(env: VecEnv) -> InputScale | None:
             own: Any = env
             scale = own.input_scale()
             return None if scale is None else InputScale(*scale)
+        stacks = isinstance(env, VecFrameStack) or getattr(type(env), "stacks_frames", False)
+        if not stacks and env.observation_space.shape != env.venv.observation_space.shape:
+            return None
         env = env.venv
     return None
 
 
-def change(before: InputScale, after: InputScale, like: Tensor) -> tuple[Tensor, Tensor]:
+def change(
+    before: InputScale, after: InputScale, like: Tensor, largest: float = LARGEST_CHANGE
+) -> tuple[Tensor, Tensor]:
     """Ratio and shift such that inputs x become (x - shift) / ratio: [..., size] each, in the precision of `like`.
 
-    Several observations may stand side by side. Inputs whose statistics have only begun are left as they are.
+    Several observations may stand side by side. Inputs whose statistics changed by more than `largest` have only begun
+    to have some, and are left as they are.
     """
     ratio = after.deviation / before.deviation
     shift = (after.mean - before.mean) / before.deviation
-    begun = (np.abs(ratio - 1) > LARGEST_CHANGE) | (np.abs(shift) > LARGEST_CHANGE)
+    begun = (np.abs(ratio - 1) > largest) | (np.abs(shift) > largest)
     ratio[begun], shift[begun] = 1.0, 0.0
     frames = like.shape[-1] // len(ratio)
     wide = [torch.as_tensor(np.tile(x, frames)).to(like) for x in (ratio, shift)]

@@ -18,7 +18,7 @@ from stable_baselines3.common.distributions import (
 )
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.preprocessing import preprocess_obs
-from stable_baselines3.common.torch_layers import MlpExtractor
+from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from torch import Tensor, nn
 
 from geonpg.kfac import Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product, Ranks
@@ -124,10 +124,12 @@ class Networks:
 
     @property
     def first_layers(self) -> list[nn.Linear]:
-        """The layers that see observations as they come, with a bias; none behind features that are learnt."""
-        chains = [chain for chain in (self.actor, self.critic) if isinstance(chain, nn.Sequential)]
-        first = [chain[0] for chain in chains if self.fixed_features]
-        return [layer for layer in first if isinstance(layer, nn.Linear) and layer.bias is not None]
+        """The plain layers that see observations as they come, side by side; none behind other features."""
+        extractors = self.policy.pi_features_extractor, self.policy.vf_features_extractor
+        chains = zip((self.actor, self.critic), extractors, strict=True)
+        seeing = [chain for chain, extractor in chains if type(extractor) is FlattenExtractor]
+        first = [chain[0] for chain in seeing if self.standard and isinstance(chain, nn.Sequential)]
+        return [x for x in first if type(x) is nn.Linear and isinstance(x.weight, nn.Parameter) and x.bias is not None]
 
     @torch.no_grad()
     def act(self, observations: Observations, ranks: Ranks = ALONE) -> Tensor:

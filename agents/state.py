@@ -57,6 +57,8 @@ def set_state(agent: OnPolicyAlgorithm, state: dict[str, Any]) -> bool:
     agent.ep_success_buffer = deque(state.get("successes", []), maxlen=agent._stats_window_size)
     if state["env"] is not None:
         env.set_state(state["env"])
+    if hasattr(agent, "_scales"):  # ACKTR's networks belong to the statistics that they were saved with
+        agent._scales = None, None
     exact = is_complete(state["env"])
     if not exact:
         agent._last_obs = env.reset()
@@ -138,4 +140,5 @@ def optimizer_form(optimizer: Any, kept: Any) -> dict[str, Any]:
         "generator": AnyLength(torch.uint8),  # its length depends on the device
     }
     state |= {} if factors_seen else {"statistics": [], "inverses": []}
-    return {**own, "state": {name: Later(form) for name, form in state.items()}}
+    groups = [{**group, "unit": Later(1.0)} for group in own["param_groups"]]  # see units.py
+    return {**own, "param_groups": groups, "state": {name: Later(form) for name, form in state.items()}}

@@ -43,7 +43,7 @@ def fitting_units(
     One for a critic whose last layer is not ours to scale: a user's own, a frozen one, one that another kind of
     optimiser trains, or one whose steps are limited anyway.
     """
-    head, group = networks.policy.value_net, optimizer.param_groups[0]
+    head, group = getattr(networks.policy, "value_net", None), optimizer.param_groups[0]
     free = isinstance(optimizer, NaturalGradient) and type(optimizer.control) is Constant
     if not (free and networks.standard and type(head) is nn.Linear and all(p.requires_grad for p in head.parameters())):
         yield 1.0

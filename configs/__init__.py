@@ -1,11 +1,13 @@
 """The settings of a training run, and presets of them. Start with `schema.py`."""
 
 from .presets import (
+    EARLIER,
     Layer,
     Preset,
     layers,
     lineage,
     load,
+    load_recorded,
     names,
     parse_overrides,
     parse_toml,
@@ -18,6 +20,7 @@ from .presets import (
 from .schema import FIELDS, Settings, help_of, legal_words
 
 __all__ = [
+    "EARLIER",
     "FIELDS",
     "Layer",
     "Preset",
@@ -27,6 +30,7 @@ __all__ = [
     "legal_words",
     "lineage",
     "load",
+    "load_recorded",
     "names",
     "parse_overrides",
     "parse_toml",

@@ -27,6 +27,7 @@ FAMILIES = (
 )  # fmt: skip
 CLOSE = 0.85  # two names, by difflib: Waker2d is to Walker2d, Pendulum is not to InvertedPendulum
 Values = Mapping[str, Any]
+EARLIER: Values = {"cautious": False}  # what runs did before there was a setting for it
 DEEPEST = 10  # levels of tables and lists: ours have four
 TOO_DEEP = f"tables and lists may be nested {DEEPEST} levels deep, not more"
 
@@ -66,6 +67,14 @@ def load(preset: str, env_id: str | None = None, overrides: Mapping[str, Any] = 
     for layer in layers(preset, env_id):
         values |= layer.values
     return Settings(**values | checked_values(overrides))
+
+
+def load_recorded(path: str) -> Settings:
+    """The settings that a run has recorded; what there was no setting for then, it did in its own way."""
+    values = dict(EARLIER)
+    for layer in layers(path):
+        values |= layer.values
+    return Settings(**values)
 
 
 def layers(preset: str, env_id: str | None = None) -> list[Layer]:

@@ -25,6 +25,8 @@ def restore(venv: Any, state: dict[str, Any] | None) -> None:
 class Frames(VecEnvWrapper):
     """The observations of the last `frames` steps side by side, the newest first; zeros before an episode."""
 
+    stacks_frames = True  # for agents, which know no wrapper of ours by its class
+
     def __init__(self, venv: VecEnv, frames: int = 2) -> None:
         space = venv.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 1:

@@ -79,10 +79,10 @@ class TrustRegion(Controller):
 
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
         speed, share = flow.speed_squared(y, v), flow.share(y)
-        if not math.isfinite(speed):
-            return Move(y, v, 0.0, False)
         # a batch may not see a direction that earlier ones would: their metric counts where it is the larger
         fastest = max(speed, flow.remembered_speed_squared(y, v))
+        if not math.isfinite(speed) or not math.isfinite(fastest):
+            return Move(y, v, 0.0, False)
         radius = math.sqrt(2 * self.max_kl / fastest) if fastest > 0 else math.inf
         h = min(share * self.lr, share * radius, flow.step_limit(y, v))
         for halvings in range(self.max_halvings + 1):

@@ -254,7 +254,7 @@ class NetworkFlow(Flow):
         return self.at(y).memory.signal.share if self.geometry.cautious else 1.0
 
     def remembered_speed_squared(self, y: Tensor, v: Tensor) -> float:
-        """By the averaged factors, whose inverse made v of the covector."""
+        """By the averaged factors with their damping, whose inverse made v of the covector."""
         if not self.geometry.cautious or not self.geometry.solver.factors_are_metric:
             return 0.0
         return -self.slope(y, v)

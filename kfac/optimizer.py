@@ -50,8 +50,8 @@ class Report:
     angle: float = 0.0  # degrees between the ng step and the step taken, in parameter space
     correction_norm: float = 0.0
     damping: float = math.nan
-    share: float = 1.0  # of its full length that the step had earned
-    remembered_kl: float = math.nan  # predicted by the metric that earlier batches left behind
+    share: float = math.nan  # of its full length that the step had earned
+    remembered_kl: float = math.nan  # predicted by the metric that earlier batches left behind, with its damping
 
 
 class NaturalGradient(torch.optim.Optimizer):

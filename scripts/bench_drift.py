@@ -97,11 +97,13 @@ def go_on(agent: ACKTR, callback: CallbackList, way: Way, steps: int) -> Instrum
     agent.optimizer.geometry = replace(agent.optimizer.geometry, cautious=way.cautious)
     while agent.num_timesteps < steps:
         roll(agent, callback)
-        if not way.follows:
-            agent._scales = None, None
+        scales, agent._scales = agent._scales, (None, None)
         agent._update_current_progress_remaining(agent.num_timesteps, END)
         agent.train()
-        instruments.read()
+        instruments.read()  # of the policy's own step, before the first layers follow
+        agent._scales = scales if way.follows else (scales[1], scales[1])
+        agent._follow_inputs()
+        instruments.place = parameters(agent)
     agent.target_kl, normalization.training = target, True
     return instruments
 

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from geonpg.agents import ACKTR
 from geonpg.agents.collector import BrokenEnvironment, flattened
-from geonpg.agents.inputs import change
+from geonpg.agents.inputs import InputScale, change, input_scale
 from geonpg.configs import load
 from geonpg.kfac import NaturalGradient, TrustRegion
 from geonpg.scripts.building import make_agent, make_env, normalization_of, prepare
@@ -56,6 +56,7 @@ class Watch(BaseCallback):
         super().__init__()
         self.wrong, self.updates, self.largest_kl = "", 0, 0.0
         self._before: tuple[Any, Tensor] | None = None
+        self._scale: InputScale | None = None  # at the rollout's start
 
     def _expect(self, true: bool, otherwise: str) -> None:
         """Note the first thing that is wrong."""
@@ -76,6 +77,7 @@ class Watch(BaseCallback):
     def _on_rollout_start(self) -> None:
         if self._before is not None:
             self._look(*self._before)
+        self._scale = input_scale(self.model.env)
 
     def _on_training_end(self) -> None:
         self._on_rollout_start()
@@ -86,9 +88,9 @@ class Watch(BaseCallback):
             self._expect(bool(np.isfinite(numbers).all()), f"{name} is not finite")
         control, networks = self.model.optimizer.control, self.model.networks
         assert isinstance(control, TrustRegion)
-        before, after = self.model._scales
-        if before is not None and after is not None:  # the policy sees the same observations as other numbers by now
-            ratio, shift = change(before, after, inputs)
+        scale = input_scale(self.model.env)
+        if self._scale is not None and scale is not None:  # the same observations are other numbers by now
+            ratio, shift = change(self._scale, scale, inputs)
             inputs = (inputs - shift) / ratio
         with torch.no_grad():
             kl = float(networks.family.kl(z, networks.actor(inputs)).mean())

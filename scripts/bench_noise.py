@@ -18,7 +18,7 @@ from geonpg.agents import ACKTR
 from geonpg.agents.state import get_state, set_state
 from geonpg.configs import Settings, load
 from geonpg.scripts.building import make_agent, make_env, prepare
-from geonpg.scripts.held_out import batch_of, begin, held_out, update
+from geonpg.scripts.held_out import begin, held_out, update
 from geonpg.scripts.intervals import bootstrap, mean
 
 TASKS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), 2000
@@ -49,8 +49,7 @@ def gains(agents: Mapping[str, tuple[ACKTR, CallbackList]], number: int, steps: 
     for name in VARIANTS:
         agent, callback = agents[name]
         set_state(agent, deepcopy(state))
-        update(agent, callback, steps)
-        own = batch_of(agent)  # what the update was made from
+        own = update(agent, callback, steps)
         own = replace(own, advantages=agent.scaled(own.advantages))
         found[name] = own.gain(agent), unseen.gain(agent)
     set_state(agents[PRESET][0], state)

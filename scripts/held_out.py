@@ -10,6 +10,7 @@ from torch import Tensor
 
 from geonpg.agents import ACKTR
 from geonpg.agents.collector import whole_batch
+from geonpg.agents.inputs import InputScale, change, input_scale
 from geonpg.agents.outputs import draws_of
 
 
@@ -21,16 +22,26 @@ class HeldOut:
     draws: Tensor
     log_prob: Tensor
     advantages: Tensor
+    scale: InputScale | None  # of the inputs
 
     @torch.no_grad()
     def gain(self, agent: ACKTR) -> float:
         """The surrogate of the agent's policy; 0 before the update, in deviations of the advantage."""
-        log_prob = agent.networks.family.log_prob(agent.networks.actor(self.inputs), self.draws)
+        log_prob = agent.networks.family.log_prob(agent.networks.actor(self._seen_by(agent)), self.draws)
         return float((torch.expm1(log_prob - self.log_prob) * self.advantages).mean())
 
     @torch.no_grad()
     def entropy(self, agent: ACKTR) -> float:
-        return float(agent.networks.family.entropy(agent.networks.actor(self.inputs)).mean())
+        return float(agent.networks.family.entropy(agent.networks.actor(self._seen_by(agent))).mean())
+
+    def _seen_by(self, agent: ACKTR) -> Any:
+        """The inputs as an agent would see them whose normalisation has moved on since, with its first layers."""
+        assert agent.env is not None
+        followed = agent._scales[0] or input_scale(agent.env)
+        if self.scale is None or followed is None:
+            return self.inputs
+        ratio, shift = change(self.scale, followed, self.inputs, largest=np.inf)
+        return (self.inputs - shift) / ratio
 
 
 def begin(agent: ACKTR) -> CallbackList:
@@ -47,18 +58,21 @@ def roll(agent: ACKTR, callback: CallbackList) -> None:
     agent.collect_rollouts(agent.env, callback, agent.rollout_buffer, agent.n_steps)
 
 
-def update(agent: ACKTR, callback: CallbackList, total_steps: int) -> None:
-    """One rollout and one update, of a run with so many steps."""
+def update(agent: ACKTR, callback: CallbackList, total_steps: int) -> HeldOut:
+    """One rollout and one update, of a run with so many steps; returns what the update was made from."""
     roll(agent, callback)
+    batch = batch_of(agent)
     agent._update_current_progress_remaining(agent.num_timesteps, total_steps)
     agent.train()
+    return batch
 
 
 def batch_of(agent: ACKTR) -> HeldOut:
-    """The agent's last rollout."""
+    """The agent's last rollout, before an update."""
     batch = whole_batch(agent.rollout_buffer)
     inputs = agent.networks.inputs(batch.observations)
-    return HeldOut(inputs, draws_of(agent.policy, batch.actions), batch.old_log_prob, batch.advantages)
+    draws, scale = draws_of(agent.policy, batch.actions), agent._scales[0]
+    return HeldOut(inputs, draws, batch.old_log_prob, batch.advantages, scale)
 
 
 def held_out(agent: ACKTR, callback: CallbackList, rollouts: int, seed: int) -> HeldOut:
@@ -73,4 +87,4 @@ def held_out(agent: ACKTR, callback: CallbackList, rollouts: int, seed: int) -> 
     inputs, draws, log_prob = (
         torch.cat([getattr(part, name) for part in parts]) for name in ("inputs", "draws", "log_prob")
     )
-    return HeldOut(inputs, draws, log_prob, advantages)
+    return HeldOut(inputs, draws, log_prob, advantages, parts[0].scale)

@@ -3,7 +3,7 @@
 import pickle
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
+from zipfile import BadZipFile, is_zipfile
 
 import numpy as np
 from stable_baselines3.common.vec_env import VecEnv
@@ -87,5 +87,5 @@ def is_ours(path: Path) -> bool:
     try:
         with np.load(path, allow_pickle=False) as kept:
             return "observation_moments.mean" in kept
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError, EOFError, BadZipFile):
         return False

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from geonpg.configs import FIELDS, Settings, load, to_toml
+from geonpg.configs import FIELDS, Settings, load_recorded, to_toml
 from geonpg.kfac.choice import require
 from geonpg.scripts.facts import facts_of, versions
 
@@ -45,4 +45,4 @@ def plan_of(folder: Path) -> Plan:
         raise ValueError(f"{folder} is no run folder: {error}") from None
     made_by = f"{folder} was begun by another version of geonpg ({facts.versions.get('geonpg', 'unknown')})"
     require(not foreign, f"{made_by}: {versions()['geonpg']} knows no setting {', '.join(foreign)}")
-    return Plan(facts.env, facts.seed, load(str(path)), facts.preset, facts.device)
+    return Plan(facts.env, facts.seed, load_recorded(str(path)), facts.preset, facts.device)

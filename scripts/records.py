@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from geonpg.agents.forms import Many, OneOf
-from geonpg.configs import FIELDS, Settings
+from geonpg.configs import EARLIER, FIELDS, Settings
 from geonpg.kfac.choice import require
 from geonpg.scripts.artifacts import Table, write_text
 
@@ -109,9 +109,9 @@ def holds(path: Path, data: bytes) -> bool:
 def first_difference(
     config: Mapping[str, Any], other: Mapping[str, Any], no_matter: Collection[str] = NO_MATTER
 ) -> str:
-    """The first setting that differs; a key that one of them does not know yet has the schema's default there."""
+    """The first setting that differs; one that either does not know yet is there what it was before it was one."""
     for key in (key for key in {**config, **other} if key not in no_matter):
-        default = FIELDS[key].default if key in FIELDS else None
+        default = EARLIER.get(key, FIELDS[key].default if key in FIELDS else None)
         one, two = config.get(key, default), other.get(key, default)
         if one != two:
             return f"{key} ({one!r} and {two!r})"

@@ -144,5 +144,7 @@ def train(arguments: Namespace) -> int:
         heard = listening(AFTER_UPDATE if is_first() else "")
         with heard as signals, quiet_threads(), joined() as ranks, prepared(arguments, ranks) as run:
             return execute(run, signals, ranks)
+    except BrokenEnvironment as error:  # at its first reset
+        return failed(str(error), error.frames)
     except (ValueError, OSError) as error:
         return failed(str(error)) if is_first() else 2  # the others found the same

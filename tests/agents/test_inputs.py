@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
+from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecFrameStack, VecNormalize
 from torch import nn
 from worlds import make_world, many
 
@@ -129,3 +130,48 @@ def test_a_matrix_of_observations_is_followed_in_rows() -> None:
     scale = input_scale(VecNormalize(plain("matrix")))
     assert scale is not None
     assert scale.mean.shape == scale.deviation.shape == (4,)
+
+
+class Doubled(FlattenExtractor):
+    """Features that are as many as two observations and are none."""
+
+    def __init__(self, observation_space: spaces.Space[Any]) -> None:
+        super().__init__(observation_space)
+        self._features_dim *= 2
+
+    def forward(self, observations: torch.Tensor) -> torch.Tensor:
+        return torch.cat([observations, observations.square()], -1)
+
+
+class Appending(VecEnvWrapper):
+    """As many numbers again behind every observation."""
+
+    def __init__(self, venv: VecEnv) -> None:
+        super().__init__(venv, spaces.Box(-np.inf, np.inf, (2 * venv.observation_space.shape[0],)))
+
+    def reset(self) -> Any:
+        return np.tile(self.venv.reset(), 2) ** 2
+
+    def step_wait(self) -> Any:
+        observations, *rest = self.venv.step_wait()
+        return np.tile(observations, 2) ** 2, *rest
+
+
+def test_only_layers_that_see_observations_follow() -> None:
+    env = Normalize(make_world())
+    assert len(ACKTR("MlpPolicy", env).networks.first_layers) == 2
+    other = ACKTR("MlpPolicy", env, policy_kwargs={"features_extractor_class": Doubled})
+    assert other.networks.first_layers == []
+    assert input_scale(Appending(env)) is None
+
+
+def test_a_rollout_that_a_callback_ends_is_followed_by_the_next_update() -> None:
+    env = Normalize(many(CalmingDown, 4))
+    agent = ACKTR("MlpPolicy", env, n_steps=25, target_kl=1e-12, critic_learning_rate=1e-12, seed=0).learn(800)
+    raw = 5 + 0.5 * np.random.default_rng(0).normal(size=(16, 3))
+    before = outputs(agent, raw)
+    agent.learn(100, reset_num_timesteps=False, callback=lambda seen, _: seen["n_steps"] < 20)
+    assert agent.num_timesteps == 884
+    assert (outputs(agent, raw) - before).abs().max() > 1e-3
+    agent.learn(100, reset_num_timesteps=False)
+    assert (outputs(agent, raw) - before).abs().max() < 1e-4

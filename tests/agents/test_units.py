@@ -12,6 +12,8 @@ from stable_baselines3.common.env_util import make_vec_env
 from torch import nn
 
 from geonpg.agents import ACKTR
+from geonpg.agents.forms import misfit
+from geonpg.agents.state import form_of, get_state
 from geonpg.agents.units import fitting_units, reach_of, unit_for
 
 
@@ -85,6 +87,16 @@ def fitted(agent: ACKTR, returns: float, fails: bool = False) -> float:
         if fails:
             raise KeyboardInterrupt
     return unit
+
+
+def test_E16_a_state_with_a_unit_is_of_this_version() -> None:
+    def thousandfold() -> gymnasium.Env[Any, Any]:
+        return gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: 1000 * float(reward))
+
+    env = make_vec_env(thousandfold, 4, seed=0)
+    state = get_state(ACKTR("MlpPolicy", env, n_steps=32, seed=0).learn(256))
+    assert state["critic_optimizer"]["param_groups"][0]["unit"] > 1
+    assert misfit(state, form_of(ACKTR("MlpPolicy", env, n_steps=32, seed=0), state)) == ""
 
 
 def test_E16_the_head_comes_back_to_the_last_bit_whatever_happens() -> None:

@@ -8,7 +8,19 @@ from typing import Any
 import gymnasium
 import pytest
 
-from geonpg.configs import FIELDS, Settings, layers, load, names, parse_overrides, read, spelled, task_names, to_toml
+from geonpg.configs import (
+    FIELDS,
+    Settings,
+    layers,
+    load,
+    load_recorded,
+    names,
+    parse_overrides,
+    read,
+    spelled,
+    task_names,
+    to_toml,
+)
 from geonpg.configs.presets import FAMILIES
 from geonpg.envs import is_native
 
@@ -276,3 +288,11 @@ def test_C12_a_byte_order_mark_is_no_part_of_a_preset(tmp_path: Path) -> None:
 def test_a_value_is_spelled_as_it_is_read(value: Any) -> None:
     key = {bool: "calibrate", int: "n_envs", float: "gamma", str: "method", tuple: "hidden"}[type(value)]
     assert parse_overrides([f"{key}={spelled(value)}"]) == {key: value}
+
+
+def test_a_recorded_run_without_a_setting_did_what_was_done_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text("gamma = 0.9\n")
+    assert (load_recorded(str(path)).cautious, load(str(path)).cautious) == (False, True)
+    path.write_text("cautious = true\n")
+    assert load_recorded(str(path)).cautious

@@ -5,7 +5,7 @@ import torch
 
 from geonpg.configs import load
 from geonpg.scripts.building import make_agent, make_env
-from geonpg.scripts.held_out import batch_of, begin, held_out, update
+from geonpg.scripts.held_out import begin, held_out, update
 
 SMALL = {"n_envs": 4, "n_steps": 32, "hidden": (16,), "critic_hidden": (16,)}
 
@@ -31,7 +31,22 @@ def test_an_update_gains_on_its_own_batch() -> None:
     settings = load("default", "Reacher-v4", {**SMALL, "target_kl": 0.01})
     agent = make_agent(settings, make_env(settings, "Reacher-v4", 4, 0), 0)
     callback = begin(agent)
-    update(agent, callback, total_steps=10_000)
+    batch = update(agent, callback, total_steps=10_000)
     assert agent._n_updates == 1
     assert agent.num_timesteps == 4 * 32
-    assert batch_of(agent).gain(agent) > 0
+    assert batch.gain(agent) > 0
+
+
+def test_a_normalisation_that_moves_under_a_policy_that_follows_it_gains_nothing() -> None:
+    settings = load("default", "Reacher-v4", {**SMALL, "target_kl": 1e-12})
+    agent = make_agent(settings, make_env(settings, "Reacher-v4", 4, 0), 0)
+    callback = begin(agent)
+    for _ in range(40):
+        update(agent, callback, total_steps=100_000)
+    unseen = held_out(agent, callback, rollouts=3, seed=5)
+    for _ in range(10):
+        update(agent, callback, total_steps=100_000)
+    moved = unseen.gain(agent)
+    assert abs(moved) < 2e-4
+    agent._scales = unseen.scale, unseen.scale  # as if the inputs were still the same numbers
+    assert abs(unseen.gain(agent)) > 10 * abs(moved)
