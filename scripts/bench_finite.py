@@ -77,7 +77,7 @@ class Watch(BaseCallback):
     def _on_rollout_start(self) -> None:
         if self._before is not None:
             self._look(*self._before)
-        self._scale = input_scale(self.model.env)
+        self._scale = input_scale(self.training_env)
 
     def _on_training_end(self) -> None:
         self._on_rollout_start()
@@ -88,7 +88,7 @@ class Watch(BaseCallback):
             self._expect(bool(np.isfinite(numbers).all()), f"{name} is not finite")
         control, networks = self.model.optimizer.control, self.model.networks
         assert isinstance(control, TrustRegion)
-        scale = input_scale(self.model.env)
+        scale = input_scale(self.training_env)
         if self._scale is not None and scale is not None:  # the same observations are other numbers by now
             ratio, shift = change(self._scale, scale, inputs)
             inputs = (inputs - shift) / ratio
