@@ -96,7 +96,9 @@ def is_caller(file: Path) -> bool:
     environments = GYMNASIUM / "envs"
     if file.is_relative_to(GYMNASIUM):
         return not file.is_relative_to(environments) or file.parent == environments
-    return any(file.is_relative_to(folder) for folder in CALLERS) or file.name == "contextlib.py"
+    called = any(file.is_relative_to(folder) for folder in CALLERS)
+    # the zoo, where somebody has imported it, wraps every environment in a time limit of its own
+    return called or file.name == "contextlib.py" or file.parent.name == "rl_zoo3"
 
 
 @contextmanager

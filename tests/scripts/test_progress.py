@@ -50,6 +50,7 @@ def test_a_board_reads_the_runs(tmp_path: Path) -> None:
     first, second, third, _ = (tmp_path / j.name for j in jobs)
     fill(first, 1024, 10.24)
     (first / "done.json").write_text("{}")
+    (first / "evaluations.csv").write_text("steps,mean\n1000,1.0\n")
     board = Board(jobs, tmp_path)
     fill(second, 500, 5.0)
     assert board.steps == 1000  # of a run's own budget

@@ -297,7 +297,8 @@ def test_one_task_of_another_kind(tmp_path: Path) -> None:
     """No anchors, one seed, other algorithms only: what cannot be said is not said."""
     write_run(tmp_path / "CartPole-v1/ppo/default/0", 500)
     done = reported(tmp_path, tmp_path / "out", "--json")
-    assert json.loads(done.printed) == {"final/CartPole-v1/ppo/default": 500, "seeds/CartPole-v1/ppo/default": 1}
+    one = "CartPole-v1/ppo/default"
+    assert json.loads(done.printed) == {f"final/{one}": 500, f"seeds/{one}": 1, f"kept/{one}": 1}
     assert "CartPole-v1" in done.page
 
 

@@ -138,7 +138,7 @@ def test_D_nothing_is_painted_white_or_left_black(page: Element) -> None:
 def test_D_says_how_many_episodes_evaluations_have(page: Element) -> None:
     notes = [note.text for note in page.all("p", "note")]
     told = [note for note in notes if "A run's last evaluation has 20 deterministic episodes, the others 10." in note]
-    assert len(told) == 2  # at the curves and at the table
+    assert len(told) == 3  # at the curves and at the tables of evaluations
 
 
 def test_D_captions_tell_what_is_drawn(page: Element) -> None:
