@@ -85,11 +85,10 @@ class ACKTR(OnPolicyAlgorithm):
         device: torch.device | str = "auto", _init_setup_model: bool = True, *,
         method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
         target_kl: float = 0.0015, anneal: bool = False, damping: float = 0.01, gradient_averaging: float = 0.9,
-        cautious: bool = True,
-        cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1, advantage_floor: float = 0.0,
-        critic_updates: int = 2, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
-        critic_cg_iterations: int = 3, critic_damping: float = 0.03, critic_target_kl: float = 0.0,
-        critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
+        cautious: bool = True, cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1,
+        advantage_floor: float = 0.0, critic_updates: int = 2, critic_learning_rate: float | None = None,
+        critic_solver: str = "pcg", critic_cg_iterations: int = 3, critic_damping: float = 0.03,
+        critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
         torch_threads: int | None = None, ranks: Ranks = ALONE,
     ) -> None:
         if (rms_prop_eps, use_rms_prop) != (None, None):
@@ -114,8 +113,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.critic_updates, self.critic_learning_rate = critic_updates, critic_learning_rate
         self.critic_solver, self.critic_cg_iterations = critic_solver, critic_cg_iterations
         self.critic_damping, self.critic_target_kl = critic_damping, critic_target_kl
-        self.critic_gradient_averaging = critic_gradient_averaging
-        self.critic_lambda = critic_lambda
+        self.critic_gradient_averaging, self.critic_lambda = critic_gradient_averaging, critic_lambda
         self.torch_threads, self.ranks = torch_threads, ranks
         self.seconds: dict[str, float] = {}  # by phase, in this process
         self._scales: tuple[InputScale | None, InputScale | None] = None, None  # followed, and now

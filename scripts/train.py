@@ -12,7 +12,7 @@ from pathlib import Path
 
 from geonpg.configs import names
 from geonpg.scripts.cli import Parser, count, seed, up_to
-from geonpg.scripts.stopping import as_process
+from geonpg.scripts.stopping import as_process, leave
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -67,4 +67,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(as_process(main))
+    sys.exit(leave(as_process(main)))

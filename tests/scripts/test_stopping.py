@@ -71,7 +71,10 @@ gymnasium.register("Slow-v0", Slow, max_episode_steps=20)
 
 def interrupted(command: Sequence[str], sign: str, **options: Any) -> tuple[int, list[str]]:
     """Send Ctrl-C's signal to a command when it prints this; its exit code, and what it prints itself."""
+    # a child of a process that ignores it, as jobs in the background do, would ignore it too
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     with Popen([sys.executable, "-u", *command], stdout=PIPE, stderr=STDOUT, text=True, **options) as process:
+        signal.signal(signal.SIGINT, ours)
         assert process.stdout is not None
         lines = []
         for line in process.stdout:
