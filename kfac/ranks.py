@@ -57,6 +57,9 @@ class Ranks:
         """Is it so on one of the ranks?"""
         return flag
 
+    def gather(self) -> None:
+        """Wait until every rank has come here."""
+
     def shared_out(self, works: Sequence[Callable[[], Tensor]], sizes: Sequence[int]) -> list[Tensor]:
         """The results of all works, vectors of these sizes."""
         return [work() for work in works]
@@ -112,6 +115,9 @@ class ProcessGroup(Ranks):
         padded = own.new_zeros(max(counts), *own.shape[1:])
         padded[: len(own)] = own
         return [rows[:count] for rows, count in zip(self.collected(padded), counts, strict=True)]
+
+    def gather(self) -> None:
+        dist.barrier()
 
     @torch.no_grad()
     def agree(self, tensors: Sequence[Tensor]) -> None:

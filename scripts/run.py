@@ -203,6 +203,8 @@ class Run:
             self.agent.learn(left, callback=keeper, log_interval=sys.maxsize, reset_num_timesteps=self.steps == 0)
         keeper.after_update(final=True)
         self.env.close()
+        # threads of the process group that still hold a tensor of Python's would abort an interpreter that ends
+        self.ranks.gather()
 
     def model(self) -> dict[str, Any]:
         """The policy with its normalisation and what is needed to build it; no times, so that equal runs are equal."""
