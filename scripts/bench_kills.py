@@ -4,6 +4,7 @@ Checkpoints are written after every update, and half of the kills wait until a f
 process of its own, forked from this one, which has imported everything once.
 """
 
+import gc
 import os
 import random
 import shutil
@@ -54,6 +55,7 @@ def live(folder: Path) -> Life:
     if pid:
         return Life(pid, log)
     code = 1
+    gc.freeze()  # what was garbage in the parent may own threads that are not here
     try:
         sys.stdout = sys.stderr = log.open("w", encoding="utf-8")
         for descriptor in (1, 2):

@@ -93,7 +93,8 @@ def resume(folder: Path, steps: int | None = None, ranks: Ranks = ALONE, env_id:
         if ranks.rank == 0:
             (folder / DONE).unlink(missing_ok=True)  # there is more to do again
             write_text(folder / "config.toml", config_of(plan))
-    for leftover in folder.glob(".*.tmp") if ranks.rank == 0 else ():  # of a process that was killed while it wrote
+    # of a process that was killed while it wrote
+    for leftover in [*folder.glob(".*.tmp"), *folder.glob("checkpoints/.*.tmp")] if ranks.rank == 0 else ():
         leftover.unlink(missing_ok=True)
     return run
 
