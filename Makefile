@@ -39,10 +39,10 @@ bench: install
 	$(BIN)/geonpg bench envs
 	$(BIN)/geonpg bench train
 
-# SB3's own tests, unmodified, with A2C replaced by ACKTR (scripts/sb3_suite.py)
+# SB3's own tests, unmodified, with A2C replaced by ACKTR (tests/sb3_suite.py)
 sb3-suite: install
 	$(BIN)/python -m pip install --quiet --editable ".[sb3-suite]"
-	$(BIN)/python scripts/sb3_suite.py
+	$(BIN)/python tests/sb3_suite.py
 
 clean:
 	rm -rf build dist *.egg-info $(VENV)

@@ -24,6 +24,7 @@ from stable_baselines3.common.utils import explained_variance, obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
+from geonpg.errors import Refused
 from geonpg.kfac import NaturalGradient, Ranks, TrustRegion
 from geonpg.kfac.ranks import ALONE
 
@@ -104,7 +105,7 @@ class ACKTR(OnPolicyAlgorithm):
                 _init_setup_model=False,
             )
         except AssertionError as error:  # SB3's word for actions that it does not take
-            raise ValueError(str(error)) from error
+            raise Refused(str(error)) from error
         self.normalize_advantage, self.advantage_floor = normalize_advantage, advantage_floor
         self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
         self.target_kl, self.anneal = target_kl, anneal

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, ZipInfo
 
-from geonpg.kfac.choice import require
+from geonpg.errors import Refused, require
+from geonpg.finite import BrokenEnvironment
 
-from .collector import BrokenEnvironment
 from .packing import Array, Packer, unpack, unstorable
 
 State = Mapping[str, Any]
@@ -40,7 +40,7 @@ DIGEST_LENGTH = 64
 TAIL = re.compile(rb"%s, format (\d+), sha256 [0-9a-f]{%d}\Z" % (NAME.encode(), DIGEST_LENGTH))
 
 
-class CheckpointError(ValueError):
+class CheckpointError(Refused):
     """A checkpoint that cannot be read; the message names the file and says why."""
 
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from geonpg.errors import choose, require
 from geonpg.kfac import SOLVERS, CgSolver, Constant, FactorSettings, FixedGaussian, NaturalGradient, Solver, TrustRegion
-from geonpg.kfac.choice import choose, require
 
 if TYPE_CHECKING:
     from .acktr import ACKTR

@@ -21,6 +21,7 @@ from stable_baselines3.common.preprocessing import preprocess_obs
 from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from torch import Tensor, nn
 
+from geonpg.errors import Refused
 from geonpg.kfac import Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product, Ranks
 from geonpg.kfac.ranks import ALONE
 
@@ -70,7 +71,7 @@ def family_of(policy: ActorCriticPolicy) -> Family:
         return Product([(Categorical(), int(size)) for size in distribution.action_dims])
     if isinstance(distribution, BernoulliDistribution):
         return Bernoulli()
-    raise ValueError(f"ACKTR knows no geometry of {type(distribution).__name__}: its actions must be SB3's own kinds")
+    raise Refused(f"ACKTR knows no geometry of {type(distribution).__name__}: its actions must be SB3's own kinds")
 
 
 def draws_of(policy: ActorCriticPolicy, actions: Tensor) -> Tensor:

@@ -17,7 +17,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from .schema import FIELDS, Settings, checked, known, parsed
+from geonpg.errors import Refused, known
+
+from .schema import FIELDS, Settings, checked, parsed
 
 SUFFIX = ".toml"
 VERSION = re.compile(r"-v\d+$")
@@ -91,7 +93,7 @@ def lineage(preset: str) -> list[Preset]:
     while chain[0].extends:
         with blaming(chain[0].name):
             if chain[0].extends in [part.name for part in chain]:
-                raise ValueError(f"extends goes in a circle through {chain[0].extends!r}")
+                raise Refused(f"extends goes in a circle through {chain[0].extends!r}")
             chain.insert(0, read(chain[0].extends))
     return chain
 
@@ -135,9 +137,9 @@ def text_of(preset: str) -> str:
     try:
         return Path(preset).read_text(encoding="utf-8-sig")  # Windows editors begin with a byte-order mark
     except OSError as error:
-        raise ValueError(f"cannot read preset {preset!r}: {error.strerror}") from None
+        raise Refused(f"cannot read preset {preset!r}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"cannot read preset {preset!r}: it is not UTF-8 text") from None
+        raise Refused(f"cannot read preset {preset!r}: it is not UTF-8 text") from None
 
 
 @contextmanager
@@ -145,21 +147,21 @@ def blaming(source: str) -> Iterator[None]:
     """An error in here names its source."""
     try:
         yield
-    except ValueError as error:
-        raise ValueError(f"{source}: {error}") from None
+    except (Refused, tomllib.TOMLDecodeError) as error:
+        raise Refused(f"{source}: {error}") from None
 
 
 def line(content: Values, key: str) -> str:
     text = content.get(key, "")
     if not isinstance(text, str) or not text.isprintable():
-        raise ValueError(f"{key} must be one line of text, not {text!r}")
+        raise Refused(f"{key} must be one line of text, not {text!r}")
     return text
 
 
 def task_tables(content: Values) -> dict[str, Values]:
     tables = content.get("task", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
-        raise ValueError("task must be tables such as [task.Walker2d]")
+        raise Refused("task must be tables such as [task.Walker2d]")
     found: dict[str, Values] = {}
     for task, table in tables.items():
         with blaming(f"task {task}"):
@@ -177,7 +179,7 @@ def check_name(task: str) -> None:
     meant = [*same, *close, family][0]
     if meant != family:
         cure = "" if version else f": name one of your own in full, as {task}-v0"
-        raise ValueError(f"unknown task (did you mean {meant}{version}?){cure}")
+        raise Refused(f"unknown task (did you mean {meant}{version}?){cure}")
 
 
 def checked_values(values: Values, besides: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -192,7 +194,7 @@ def parse_overrides(items: Iterable[str]) -> dict[str, Any]:
     for item in items:
         key, equals, text = item.partition("=")
         if not equals:
-            raise ValueError(f"a setting is given as key=value, not {item!r}")
+            raise Refused(f"a setting is given as key=value, not {item!r}")
         key = known("key", key.strip(), FIELDS)
         overrides[key] = parsed(key, text.strip())
     return overrides

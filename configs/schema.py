@@ -1,10 +1,11 @@
 """Every setting of a training run: its default, its legal values and one line of help."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, TypeVar
+
+from geonpg.errors import Refused
 
 T = TypeVar("T")
 LARGEST_SEED = 2**32 - 1  # that numpy takes
@@ -188,7 +189,7 @@ def checked(key: str, value: Any) -> Any:
     """The value of a key in its one form: an integer becomes a float where one is due, a list a tuple."""
     kind = KINDS[FIELDS[key].type]
     if not kind.holds(value) or not FIELDS[key].metadata["legal"].test(value):
-        raise ValueError(f"{key} must be {legal_words(key)}, not {value!r}")
+        raise Refused(f"{key} must be {legal_words(key)}, not {value!r}")
     return kind.form(value)
 
 
@@ -197,15 +198,5 @@ def parsed(key: str, text: str) -> Any:
     try:
         value = KINDS[FIELDS[key].type].parse(text)
     except ValueError:
-        raise ValueError(f"{key} must be {legal_words(key)}, not {text!r}") from None
+        raise Refused(f"{key} must be {legal_words(key)}, not {text!r}") from None
     return checked(key, value)
-
-
-def known(kind: str, name: str, legal: Iterable[str], or_else: str = "") -> str:
-    """The name, if it is legal; otherwise it dies with the closest one and all of them."""
-    names = list(legal)
-    if name not in names:
-        closest = get_close_matches(name, names, n=1)
-        hint = f" (did you mean {closest[0]}?)" if closest else ""
-        raise ValueError(f"unknown {kind} {name!r}{hint}: choose one of {', '.join(names)}{or_else}")
-    return name

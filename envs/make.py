@@ -10,6 +10,8 @@ import gymnasium
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
 
+from geonpg.errors import Refused
+
 from .mujoco import TASKS, MujocoVecEnv
 from .spaces import checked
 
@@ -41,14 +43,14 @@ def make_vec(
     DummyVecEnv with a Monitor, and a log line says so once.
     """
     if n_envs < 1:
-        raise ValueError(f"n_envs must be at least 1, not {n_envs}")
+        raise Refused(f"n_envs must be at least 1, not {n_envs}")
     if isinstance(env, str) and is_native(env):
         venv: VecEnv = MujocoVecEnv(env, n_envs, threads=threads, infos=infos, **kwargs)
         if seed is not None:
             venv.seed(seed)
         return venv
     if isinstance(env, str) and env not in gymnasium.registry and ":" not in env:
-        raise ValueError(unknown(env))
+        raise Refused(unknown(env))
     name = env if isinstance(env, str) else getattr(env, "__name__", str(env))
     if name not in _told:
         _told.add(name)

@@ -20,6 +20,8 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
 
+from geonpg.errors import Refused
+
 from .balance import InvertedDoublePendulum, InvertedPendulum, Reacher
 from .locomotion import Ant, HalfCheetah, Humanoid, HumanoidStandup, Swimmer, Upright
 from .reference import PHYSICS, Infos, check_keywords, quietly
@@ -80,12 +82,12 @@ class MujocoVecEnv(VecEnv):
         **kwargs: Any,
     ) -> None:
         if n_envs < 1:
-            raise ValueError(f"n_envs must be at least 1, not {n_envs}")
+            raise Refused(f"n_envs must be at least 1, not {n_envs}")
         if threads < 0:
-            raise ValueError(f"threads must be positive, or 0 for one per core, not {threads}")
+            raise Refused(f"threads must be positive, or 0 for one per core, not {threads}")
         spec = gymnasium.spec(env_id)
         if str(spec.entry_point) not in TASKS:
-            raise ValueError(f"{env_id} has no native implementation: make_vec() falls back to SB3's environments")
+            raise Refused(f"{env_id} has no native implementation: make_vec() falls back to SB3's environments")
         check_keywords(spec, kwargs)
         with quietly():
             self.wrapped = gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True, **kwargs)
@@ -171,11 +173,11 @@ class MujocoVecEnv(VecEnv):
     def step_async(self, actions: NDArray[Any]) -> None:
         actions = np.asarray(actions)
         if actions.shape != self._controls.shape:
-            raise ValueError(f"actions must have shape {self._controls.shape}, not {actions.shape}")
+            raise Refused(f"actions must have shape {self._controls.shape}, not {actions.shape}")
         # the cheap test first; it also fails for numbers whose square overflows
         if not math.isfinite(np.vdot(actions, actions)) and not np.isfinite(actions).all():
             i = int(np.argmin(np.isfinite(actions).all(1)))
-            raise ValueError(f"the action of environment {i} is not finite: {actions[i].tolist()}")
+            raise Refused(f"the action of environment {i} is not finite: {actions[i].tolist()}")
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
@@ -226,7 +228,7 @@ class MujocoVecEnv(VecEnv):
         """Go on from `get_state()`, bit for bit."""
         shape, expected = np.shape(state["physics"]), self.batch.state.shape
         if shape != expected:
-            raise ValueError(f"this state has shape {shape}, these environments need {expected}")
+            raise Refused(f"this state has shape {shape}, these environments need {expected}")
         self.batch.state[:] = state["physics"]
         self._mark = np.array(state["mark"], dtype=np.float64)
         self._returns[:] = state["returns"]
@@ -262,13 +264,13 @@ class MujocoVecEnv(VecEnv):
     def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
         """Set a constant of the task, which all environments share."""
         if len(list(self._get_indices(indices))) != self.num_envs:
-            raise ValueError(f"{attr_name!r} is shared by all environments: it cannot be set for some of them")
+            raise Refused(f"{attr_name!r} is shared by all environments: it cannot be set for some of them")
         setattr(self.reference, attr_name, value)
         self.task = type(self.task)(self.reference)  # a task keeps some constants in a form of its own
 
     def env_method(self, method_name: str, *args: Any, indices: VecEnvIndices = None, **kwargs: Any) -> list[Any]:
         if method_name in ("reset", "step"):
-            raise ValueError(f"env_method cannot call {method_name!r}: {method_name} the vector environment instead")
+            raise Refused(f"env_method cannot call {method_name!r}: {method_name} the vector environment instead")
         results = []
         for index in self._get_indices(indices):
             with self._as(index, sets_state=method_name == "set_state") as env:

@@ -1,6 +1,5 @@
 """Running normalisation of observations and scaling of rewards, batched, exact, and part of a run's state."""
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,9 @@ from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
+
+from geonpg.errors import Refused
+from geonpg.files import replacing
 
 from .task import Array, Flags
 from .wrappers import restore, state_of
@@ -91,7 +93,7 @@ class Normalize(VecEnvWrapper):
         if observations:
             self.observation_space, self._vectors = scaled_space(venv.observation_space, clip)
         if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma must lie in [0, 1], not {gamma}")
+            raise Refused(f"gamma must lie in [0, 1], not {gamma}")
         self.scales_observations, self.scales_rewards = observations, rewards
         self.gamma, self.clip, self.epsilon = gamma, clip, epsilon
         self.training = True
@@ -198,14 +200,8 @@ class Normalize(VecEnvWrapper):
         kept |= {name: getattr(self, name) for name in ("gamma", "clip", "epsilon")}
         for name in MOMENTS:
             kept |= {f"{name}.{key}": value for key, value in getattr(self, name).get_state().items()}
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as file:
-                np.savez(file, **kept)
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+            np.savez(file, **kept)
 
     @staticmethod
     def load(path: str | Path, venv: VecEnv) -> "Normalize":
@@ -215,19 +211,19 @@ class Normalize(VecEnvWrapper):
                 options = {name: kept[name].item() for name in ("observations", "rewards", "gamma", "clip", "epsilon")}
                 states = [{key: kept[f"{name}.{key}"] for key in ("count", "mean", "squares")} for name in MOMENTS]
         except (KeyError, TypeError, ValueError, EOFError, BadZipFile):
-            raise ValueError(f"{path} holds no statistics of Normalize") from None
+            raise Refused(f"{path} holds no statistics of Normalize") from None
         normalized = Normalize(venv, **options)
         for name, state in zip(MOMENTS, states, strict=True):
             moments = getattr(normalized, name)
             if state["mean"].shape != moments.mean.shape:
-                raise ValueError(f"{path} has statistics of {state['mean'].size} numbers, not of {moments.mean.size}")
+                raise Refused(f"{path} has statistics of {state['mean'].size} numbers, not of {moments.mean.size}")
             moments.set_state(state)
         return normalized
 
 
 def scaled_space(space: spaces.Space[Any], clip: float) -> tuple[spaces.Space[Any], dict[str | None, slice]]:
     """The space of scaled observations, and the columns of the statistics for each vector in it (None: it is one)."""
-    refusal = ValueError(
+    refusal = Refused(
         f"Normalize takes observations that are vectors, a Box of one dimension, not {space}: leave them as they"
         " are by observations=False (normalize_observations=false)"
     )

@@ -12,6 +12,8 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
+from geonpg.errors import Refused
+
 # Everything that the next mj_step depends on, the solver's warm start included.
 PHYSICS = mujoco.mjtState.mjSTATE_INTEGRATION
 
@@ -39,7 +41,7 @@ def check_keywords(spec: EnvSpec, keywords: dict[str, Any]) -> None:
     legal += ["width", "height", "camera_id", "camera_name", "max_geom", "visual_options", "max_episode_steps"]
     for keyword in keywords:
         if keyword not in legal:
-            raise ValueError(f"{spec.id} takes no keyword {keyword!r}: choose one of {', '.join(legal)}")
+            raise Refused(f"{spec.id} takes no keyword {keyword!r}: choose one of {', '.join(legal)}")
 
 
 class Infos:

@@ -9,6 +9,8 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space
 
+from geonpg.errors import Refused
+
 OBSERVATIONS = (
     "a Box of one or more dimensions, Discrete, MultiDiscrete of one dimension, MultiBinary, or a Dict of those"
 )
@@ -23,7 +25,7 @@ def checked(env: Env) -> Env:
     """The environment itself, if SB3 and we can train on it."""
     name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
     for problem in problems(env, name):
-        raise ValueError(problem)
+        raise Refused(problem)
     return env
 
 

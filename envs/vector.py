@@ -9,6 +9,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from geonpg.errors import Refused
+
 from .mujoco import MujocoVecEnv
 from .task import Array
 
@@ -36,12 +38,12 @@ class GymVectorEnv(VectorEnv[Array, NDArray[Any], NDArray[Any]]):
         """New episodes everywhere, or where `options["reset_mask"]` is true; `seed` is that of the first, or all."""
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_)))
         if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
-            raise ValueError(f"reset_mask must be {self.num_envs} flags, some of them true, not {mask.tolist()}")
+            raise Refused(f"reset_mask must be {self.num_envs} flags, some of them true, not {mask.tolist()}")
         if isinstance(seed, int | np.integer):
             self.venv.seed(int(seed))
         elif seed is not None:
             if len(seed) != self.num_envs:
-                raise ValueError(f"seed must be one number or {self.num_envs} of them, not {len(seed)}")
+                raise Refused(f"seed must be one number or {self.num_envs} of them, not {len(seed)}")
             self.venv._seeds = [None if one is None else int(one) for one in seed]
         which = mask.nonzero()[0]
         return self.venv.reset_some(which), self._add_reset_infos({}, which)

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
+from geonpg.errors import Refused
+
 from .task import Array
 
 
@@ -30,9 +32,9 @@ class Frames(VecEnvWrapper):
     def __init__(self, venv: VecEnv, frames: int = 2) -> None:
         space = venv.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) != 1:
-            raise ValueError(f"Frames takes observations that are vectors, not {space}")
+            raise Refused(f"Frames takes observations that are vectors, not {space}")
         if frames < 1:
-            raise ValueError(f"frames must be at least 1, not {frames}")
+            raise Refused(f"frames must be at least 1, not {frames}")
         low, high = (np.tile(bound.astype(np.float64), frames) for bound in (space.low, space.high))
         wide = spaces.Box(low, high, dtype=np.float64)
         super().__init__(venv, observation_space=wide)
@@ -67,7 +69,7 @@ class ScaleActions(VecEnvWrapper):
     def __init__(self, venv: VecEnv) -> None:
         space = venv.action_space
         if not isinstance(space, spaces.Box) or not space.is_bounded():
-            raise ValueError(f"scale_actions takes actions in a bounded box, not {space}")
+            raise Refused(f"scale_actions takes actions in a bounded box, not {space}")
         super().__init__(venv, action_space=spaces.Box(-1.0, 1.0, space.shape, np.float32))
         self._low, self._high = space.low, space.high
         self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from geonpg.errors import Refused
+
 from .factors import append_ones, condition_number, damped_inverse, factored_damping, kron_apply, second_moment
 
 Statistics = tuple[Tensor, ...]
@@ -125,7 +127,7 @@ class KroneckerBlock(Block):
 def patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
     """What each output position of a convolution sees: [n, c, h, w] -> [n, positions, c * kh * kw]."""
     if isinstance(layer.padding, str):
-        raise ValueError("a convolution with padding by name has no patches here")
+        raise Refused("a convolution with padding by name has no patches here")
     unfolded = F.unfold(x, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
     return unfolded.mT
 

@@ -7,8 +7,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from geonpg.errors import require
+
 from .calls import Call
-from .choice import require
 from .families import Family
 from .functional import Network
 from .layout import Layout

@@ -6,7 +6,8 @@ import torch
 from torch import Generator, Tensor
 from torch.func import jvp
 
-from .choice import require
+from geonpg.errors import require
+
 from .families import Family
 
 

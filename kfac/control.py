@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from .choice import require
+from geonpg.errors import require
+
 from .factors import is_finite
 from .flow import Flow, StepFailure
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import torch
 from torch import Generator, Tensor, nn
 
-from .choice import require
+from geonpg.errors import require
 
 LOG_2PI = math.log(2 * math.pi)
 

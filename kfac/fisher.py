@@ -9,8 +9,9 @@ from math import nan, prod
 import torch
 from torch import Generator, Tensor, nn
 
+from geonpg.errors import choose, require
+
 from .blocks import Block, DiagonalBlock, KroneckerBlock, LogStdBlock, Statistics
-from .choice import choose, require
 from .factors import is_finite, running_average
 from .families import Family, FreeLogStd, Gaussian
 from .flow import StepFailure

@@ -11,6 +11,8 @@ from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
+from geonpg.errors import Refused
+
 from .calls import Call, Watched, watching
 from .layout import Layout
 from .modes import Curve, forward_mode, reverse_mode
@@ -117,9 +119,7 @@ class Network:
             z = functional_call(self.module, state, call.args, call.kwargs, tie_weights=False)
         if not isinstance(z, Tensor) or z.ndim < 2:
             got = f"a tensor of shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"a {type(z).__name__}"
-            raise ValueError(
-                f"the module must return the family's parameters as one tensor [cases, ..., size], not {got}"
-            )
+            raise Refused(f"the module must return the family's parameters as one tensor [cases, ..., size], not {got}")
         return z
 
     def _written_out_input(self, call: Call) -> Tensor | None:

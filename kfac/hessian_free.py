@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from geonpg.errors import choose, require
+
 from .cases import Evaluation, Problem
-from .choice import choose, require
 from .control import Move
 from .flow import StepFailure
 from .hessian_free_flow import HessianFreeFlow, HessianFreeSettings, Warm

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Generator, Tensor
 
+from geonpg.errors import choose, require
+
 from .cases import Evaluation, Problem
-from .choice import choose, require
 from .control import LineSearch
 from .factors import is_finite
 from .flow import Flow, StepFailure

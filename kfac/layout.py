@@ -6,7 +6,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
-from .choice import require
+from geonpg.errors import Refused, require
 
 
 class Layout:
@@ -21,9 +21,9 @@ class Layout:
         trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         named = [(name, p) for name, p in trainable if chosen is None or id(p) in chosen]
         if chosen is not None and len(named) < len(chosen):
-            raise ValueError("`parameters` must be trainable parameters of the module, and nothing else")
+            raise Refused("`parameters` must be trainable parameters of the module, and nothing else")
         if not named:
-            raise ValueError("the module has no trainable parameters")
+            raise Refused("the module has no trainable parameters")
         self.names = [name for name, _ in named]
         self.parameters: list[Tensor] = [p for _, p in named]
         self.shapes = [p.shape for p in self.parameters]

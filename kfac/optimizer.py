@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from geonpg.errors import choose, require
+
 from .calls import autocast_now, restoring_buffers, without_autocast
-from .choice import choose, require
 from .control import Controller, Move, TrustRegion
 from .families import Family
 from .fisher import FactorMemory, FactorSettings, KroneckerFisher

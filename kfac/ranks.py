@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .choice import require
+from geonpg.errors import require
 
 
 class Ranks:

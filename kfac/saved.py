@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Generator, Tensor
 
-from .choice import require
+from geonpg.errors import require
 
 
 def require_keys(kind: str, state: Any, keys: Iterable[str]) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .choice import require
+from geonpg.errors import require
+
 from .taylor import Linearisation, Signals
 
 

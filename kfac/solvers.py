@@ -9,7 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .choice import require
+from geonpg.errors import require
+
 from .flow import StepFailure, solve_dense
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .choice import require
+from geonpg.errors import require
 
 
 @dataclass(frozen=True)

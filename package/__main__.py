@@ -2,7 +2,7 @@
 
 import sys
 
-from geonpg.scripts.stopping import as_process
+from geonpg.scripts.common.stopping import as_process
 
 
 def command() -> int:

@@ -10,22 +10,22 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from geonpg.scripts.artifacts import replacing
-from geonpg.scripts.cli import Parser, up_to
-from geonpg.scripts.stopping import as_process
+from geonpg.files import replacing
+from geonpg.scripts.common.parser import Parser, up_to
+from geonpg.scripts.common.stopping import as_process
 
 BENCHES = {
-    "update": ("bench_update", "what one policy update costs, per rule and solver"),
-    "trust-region": ("bench_trust_region", "actual over predicted KL, and the correction's residual"),
-    "deepnets": ("bench_deepnets", "what one Hessian-free update of a deep autoencoder costs, per rule"),
-    "noise": ("bench_noise", "how much of an update's gain is left on data that it has not seen"),
-    "drift": ("bench_drift", "what carries a solved policy away: its own steps, or the normalisation under it"),
-    "envs": ("bench_envs", "environment steps per second against gymnasium, SB3, EnvPool and the limit"),
-    "train": ("bench_train", "environment steps per second of whole training against SB3 and the limit"),
-    "resume": ("bench_resume", "what kill -9 at random moments costs a run, and whether it changes the result"),
-    "damage": ("bench_damage", "whether damaged or edited files of a run are refused, or change nothing"),
-    "scaling": ("bench_scaling", "how the cost of training grows with batch, network, environments and processes"),
-    "finite": ("bench_finite", "whether a number that is none ever reaches a policy, over tasks, rules and rates"),
+    "update": ("update", "what one policy update costs, per rule and solver"),
+    "trust-region": ("trust_region", "actual over predicted KL, and the correction's residual"),
+    "deepnets": ("deepnets", "what one Hessian-free update of a deep autoencoder costs, per rule"),
+    "noise": ("noise", "how much of an update's gain is left on data that it has not seen"),
+    "drift": ("drift", "what carries a solved policy away: its own steps, or the normalisation under it"),
+    "envs": ("envs", "environment steps per second against gymnasium, SB3, EnvPool and the limit"),
+    "train": ("train", "environment steps per second of whole training against SB3 and the limit"),
+    "resume": ("resume", "what kill -9 at random moments costs a run, and whether it changes the result"),
+    "damage": ("damage", "whether damaged or edited files of a run are refused, or change nothing"),
+    "scaling": ("scaling", "how the cost of training grows with batch, network, environments and processes"),
+    "finite": ("finite", "whether a number that is none ever reaches a policy, over tasks, rules and rates"),
 }
 
 DRAWN = ("scaling",)
@@ -58,7 +58,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     counts = {name: getattr(arguments, name) for name in COUNTS if getattr(arguments, name) is not None}
-    module = import_module(f"geonpg.scripts.{'bench_kills' if 'kills' in counts else BENCHES[arguments.name][0]}")
+    module = import_module(f"geonpg.scripts.benches.{'kills' if 'kills' in counts else BENCHES[arguments.name][0]}")
     try:
         results: dict[str, float] = module.measure(**counts)
     except KeyboardInterrupt:

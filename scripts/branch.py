@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
-from geonpg.scripts.artifacts import RUNS
-from geonpg.scripts.branch_design import TASKS, Design
-from geonpg.scripts.cli import MOST_EPISODES, Parser, seed, up_to
-from geonpg.scripts.stopping import as_process
+from geonpg.scripts.branches.design import TASKS, Design
+from geonpg.scripts.common.artifacts import RUNS
+from geonpg.scripts.common.parser import MOST_EPISODES, Parser, seed, up_to
+from geonpg.scripts.common.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -46,7 +46,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
-    from geonpg.scripts.branching import branch
+    from geonpg.scripts.branches.branching import branch
 
     return branch(arguments)
 

@@ -1,13 +1,10 @@
 """The `geonpg` command: one subcommand per file of this folder."""
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
-from geonpg.configs.schema import LARGEST_SEED, parse_int
-from geonpg.scripts.stopping import as_process
+from geonpg.scripts.common.stopping import as_process
 
 COMMANDS = {
     "train": "train an agent: --env Walker2d-v4 --method geo",
@@ -22,36 +19,6 @@ COMMANDS = {
     "report": "a folder of runs as one page: curves, intervals, verdicts",
     "configs": "presets of a training run: which there are, and what they say",
 }
-
-
-class Parser(ArgumentParser):
-    """Answers a wrong argument with one sentence and exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def count(text: str) -> int:
-    """Read a whole number for argparse: 200000, 200_000 or 2e5."""
-    try:
-        return parse_int(text)
-    except ValueError:
-        raise ArgumentTypeError(f"must be a whole number, such as 200000 or 2e5, not {text!r}") from None
-
-
-def up_to(high: int, low: int = 1) -> Callable[[str], int]:
-    """A type for argparse: whole numbers up to `high`, above which no machine and no patience would do."""
-
-    def bounded(text: str) -> int:
-        if not low <= count(text) <= high:
-            raise ArgumentTypeError(f"must be from {low} to {high:,}, not {text}")
-        return count(text)
-
-    return bounded
-
-
-seed = up_to(LARGEST_SEED, low=0)
-MOST_EPISODES = 10_000  # of one evaluation, where each has an environment of its own
 
 
 def usage() -> str:

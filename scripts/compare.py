@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
-from geonpg.scripts.cli import Parser, count, up_to
-from geonpg.scripts.stopping import as_process
+from geonpg.scripts.common.parser import Parser, count, up_to
+from geonpg.scripts.common.stopping import as_process
 
 FLAGS = ("methods", "envs", "seeds", "steps", "preset", "baselines")  # what a study file says otherwise
 
@@ -60,7 +60,7 @@ def parse(argv: Sequence[str]) -> Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     arguments = parse(given)
-    from geonpg.scripts.comparing import compare
+    from geonpg.scripts.jobs.comparing import compare
 
     return compare(arguments, given)
 

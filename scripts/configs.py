@@ -8,8 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from geonpg.configs import FIELDS, help_of, layers, legal_words, lineage, load, names, read, shown, spelled, task_names
-from geonpg.scripts.cli import Parser
-from geonpg.scripts.stopping import as_process
+from geonpg.errors import Refused
+from geonpg.scripts.common.parser import Parser
+from geonpg.scripts.common.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> tuple[Parser, Namespace]:
@@ -97,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         preset = described(arguments.preset, arguments.env)
-    except ValueError as error:
+    except Refused as error:
         parser.error(str(error))
     print(json.dumps(preset) if arguments.json else table(preset))
     return 0

@@ -4,9 +4,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from geonpg.scripts.artifacts import RUNS
-from geonpg.scripts.cli import Parser, seed, up_to
-from geonpg.scripts.stopping import as_process
+from geonpg.errors import Refused
+from geonpg.scripts.common.artifacts import RUNS
+from geonpg.scripts.common.parser import Parser, seed, up_to
+from geonpg.scripts.common.stopping import as_process
 
 
 def parser() -> Parser:
@@ -36,11 +37,11 @@ def parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
-    from geonpg.scripts.deepnets_study import study
+    from geonpg.scripts.deep.study import study
 
     try:
         return study(arguments)
-    except ValueError as error:
+    except Refused as error:
         parser().error(str(error))
 
 

@@ -5,8 +5,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from geonpg.scripts.cli import MOST_EPISODES, Parser, seed, up_to
-from geonpg.scripts.stopping import as_process
+from geonpg.scripts.common.parser import MOST_EPISODES, Parser, seed, up_to
+from geonpg.scripts.common.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -32,7 +32,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
-    from geonpg.scripts.evaluating import evaluate
+    from geonpg.scripts.models.evaluating import evaluate
 
     return evaluate(arguments)
 

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from geonpg.scripts.artifacts import RUNS
-from geonpg.scripts.cli import Parser
-from geonpg.scripts.stopping import as_process
+from geonpg.scripts.common.artifacts import RUNS
+from geonpg.scripts.common.parser import Parser
+from geonpg.scripts.common.stopping import as_process
 
 
 def parser() -> Parser:
@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         parser().error(f"cannot make the folder {str(arguments.out)!r}: {error.strerror}")
-    from geonpg.scripts.invariance_study import study
+    from geonpg.scripts.geometry.study import study
 
     return study(arguments.out, arguments.quick)
 

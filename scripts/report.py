@@ -10,9 +10,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from geonpg.scripts.artifacts import RUNS
-from geonpg.scripts.cli import Parser
-from geonpg.scripts.stopping import as_process
+from geonpg.errors import Refused
+from geonpg.scripts.common.artifacts import RUNS
+from geonpg.scripts.common.parser import Parser
+from geonpg.scripts.common.stopping import as_process
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,13 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if not arguments.folder.is_dir():
         parser.error(f"{arguments.folder} is no folder: name one that `geonpg train` or `geonpg compare` made")
-    from geonpg.scripts.reporting import report
+    from geonpg.scripts.reports.reporting import report
 
     try:
         report(arguments)
     except OSError as error:
         parser.error(f"cannot write {error.filename}: {error.strerror}")
-    except ValueError as error:
+    except Refused as error:
         parser.error(str(error))
     return 0
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from geonpg.agents import ACKTR
 from geonpg.configs import Settings, load
-from geonpg.scripts.anchors import TASKS
-from geonpg.scripts.building import ARGUMENTS, policy_kwargs
-from geonpg.scripts.cli import Parser
-from geonpg.scripts.stopping import as_process
+from geonpg.scripts.common.parser import Parser
+from geonpg.scripts.common.published import TASKS
+from geonpg.scripts.common.stopping import as_process
+from geonpg.scripts.runs.building import ARGUMENTS, policy_kwargs
 
 NAME = "acktr"
 SCRIPTS = {"train": "rl_zoo3.train", "enjoy": "rl_zoo3.enjoy"}

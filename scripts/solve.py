@@ -7,19 +7,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from geonpg.scripts.cli import Parser
-from geonpg.scripts.stopping import as_process
+from geonpg.errors import Refused
+from geonpg.scripts.common.parser import Parser
+from geonpg.scripts.common.stopping import as_process
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser("geonpg solve", description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs/solve"), help="where the run folders go")
     runs = parser.parse_args(argv).runs
-    from geonpg.scripts.solving import solve
+    from geonpg.scripts.jobs.solving import solve
 
     try:
         return solve(runs)
-    except (ValueError, OSError) as error:
+    except (Refused, OSError) as error:
         parser.error(str(error))
 
 

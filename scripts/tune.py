@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
-from geonpg.scripts.cli import Parser, count, up_to
-from geonpg.scripts.stopping import as_process
+from geonpg.scripts.common.parser import Parser, count, up_to
+from geonpg.scripts.common.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
@@ -42,7 +42,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
-    from geonpg.scripts.tuning import tune
+    from geonpg.scripts.jobs.tuning import tune
 
     return tune(arguments)
 

@@ -1,6 +1,7 @@
 """The shape of the project: packaging, the direction of imports, sizes."""
 
 import ast
+import sys
 import tomllib
 from pathlib import Path
 
@@ -8,57 +9,108 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS = [f for f in ("agents", "configs", "envs", "kfac", "scripts") if (ROOT / f).is_dir()]
-PACKAGES = {"geonpg": "package", **{f"geonpg.{folder}": folder for folder in FOLDERS}}
-FILES = [path for folder in PACKAGES.values() for path in sorted((ROOT / folder).glob("*.py"))]
+FOLDERS = {"geonpg": "package"} | {f"geonpg.{name}": name for name in ("agents", "configs", "envs", "kfac", "scripts")}
 
-# Which of our folders, and which foreign packages, a folder may import.
-ALLOWED = {
-    "kfac": ({"kfac"}, {"torch", "numpy", "scipy"}),
-    "envs": ({"envs"}, {"numpy", "gymnasium", "mujoco", "stable_baselines3"}),
-    "configs": ({"configs"}, set()),
-    "agents": ({"agents", "kfac"}, None),
-    "scripts": (set(FOLDERS), None),
-    "package": ({"scripts"}, set()),
+BOTTOM = {"errors", "files", "finite"}  # modules of geonpg itself, which every room may import
+
+# Which of ours a room may import, beside itself and the bottom, and which foreign packages (None: any). A room that is
+# not in the first column does not exist; "scripts" is the commands, which no room imports.
+ROOMS: dict[str, tuple[set[str], set[str] | None]] = {
+    "package": ({"scripts", "scripts.common"}, {"numpy"}),
+    "kfac": (set(), {"torch", "numpy", "scipy"}),
+    "envs": (set(), {"numpy", "gymnasium", "mujoco", "stable_baselines3"}),
+    "configs": (set(), set()),
+    "agents": ({"kfac"}, None),
 }
+LIBRARY = {"agents", "configs", "envs", "kfac"}
+BELOW = {  # the rooms of scripts/, each with those that stand below it
+    "common": set(),
+    "runs": {"common"},
+    "jobs": {"common", "runs"},
+    "models": {"common", "runs"},
+    "branches": {"common", "runs", "jobs"},
+    "reports": {"common", "runs", "branches"},
+    "geometry": {"common"},
+    "deep": {"common"},
+    "benches": {"common", "runs", "jobs", "models", "branches", "deep"},
+}
+ROOMS |= {f"scripts.{room}": (LIBRARY | {f"scripts.{name}" for name in below}, None) for room, below in BELOW.items()}
+ROOMS["scripts"] = (LIBRARY | {f"scripts.{room}" for room in BELOW}, None)
+COMMANDS = {
+    "bench", "branch", "cli", "compare", "configs", "deepnets", "evaluate", "invariance", "report", "rl_zoo", "solve",
+    "train", "tune",
+}  # fmt: skip
+
+
+def folder_of(room: str) -> Path:
+    return ROOT / room.replace(".", "/")
+
+
+def room_of(path: Path) -> str:
+    return ".".join(path.parent.relative_to(ROOT).parts)
+
+
+FILES = [path for room in ROOMS for path in sorted(folder_of(room).glob("*.py"))]
+SHORT = [str(path.relative_to(ROOT)) for path in FILES]
+every_file = pytest.mark.parametrize("path", FILES, ids=SHORT)
 
 
 def imports(path: Path) -> set[tuple[str, ...]]:
-    """Every module that a file imports, as dotted parts; relative ones as geonpg.<folder>."""
+    """Every module that a file imports, as dotted parts from `geonpg` or a foreign package on."""
     found = set()
+    here = ("geonpg", *path.parent.relative_to(ROOT).parts)
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {tuple(alias.name.split(".")) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level:
-            found.add(("geonpg", path.parent.name))
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(tuple(node.module.split(".")))
+        elif isinstance(node, ast.ImportFrom):
+            stem = here[: len(here) + 1 - node.level] if node.level else ()
+            module = (*stem, *(node.module.split(".") if node.module else ()))
+            found |= {(*module, alias.name) for alias in node.names}
     return found
+
+
+def imported_room(parts: tuple[str, ...]) -> str:
+    """The room that an import of ours reaches: the longest one that its name begins with."""
+    if parts[1] in BOTTOM:
+        return "bottom"
+    inner = parts[1:]
+    names = (".".join(inner[:length]) for length in range(len(inner), 0, -1))
+    return next((name for name in names if name in ROOMS), "package")
 
 
 def test_packages_are_the_folders_on_disk() -> None:
     setuptools = PROJECT["tool"]["setuptools"]
-    assert sorted(setuptools["packages"]) == sorted(PACKAGES)
-    assert setuptools["package-dir"] == PACKAGES
-    for folder in PACKAGES.values():
-        assert (ROOT / folder / "__init__.py").is_file()
-        assert (ROOT / folder / "py.typed").is_file()
-        nested = [p for p in (ROOT / folder).iterdir() if p.is_dir() and p.name != "__pycache__"]
-        assert nested == [], "folders stay flat: a sub-package would be missing from the wheel"
+    packages = {"geonpg" if room == "package" else f"geonpg.{room}": folder_of(room) for room in ROOMS}
+    on_disk = {path.parent for top in FOLDERS.values() for path in (ROOT / top).rglob("*.py")}
+    assert set(packages.values()) == on_disk
+    assert sorted(setuptools["packages"]) == sorted(packages), "a package that is not listed is missing from the wheel"
+    assert setuptools["package-dir"] == FOLDERS
+    for folder in packages.values():
+        assert (folder / "__init__.py").is_file()
+        assert (folder / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_the_top_of_scripts_is_the_list_of_commands() -> None:
+    assert {path.stem for path in (ROOT / "scripts").glob("*.py")} == COMMANDS | {"__init__"}
+    assert not {room.split(".")[-1] for room in ROOMS if room.startswith("scripts.")} & COMMANDS
+    assert not set(BELOW) & sys.stdlib_module_names, "`python scripts/train.py` would find the room instead"
+
+
+@every_file
 def test_dependencies_point_one_way(path: Path) -> None:
-    ours, foreign = ALLOWED[path.parent.name]
-    standard = set(__import__("sys").stdlib_module_names)
+    room = room_of(path)
+    ours, foreign = ROOMS[room]
     for parts in imports(path):
         if parts[0] == "geonpg":
-            assert parts[1] in ours, f"{path.parent.name} must not import {'.'.join(parts)}"
-        elif foreign is not None and parts[0] not in standard:
-            assert parts[0] in foreign, f"{path.parent.name} must not import {parts[0]}"
+            reached = imported_room(parts)
+            assert reached in ours | {room, "bottom"}, f"{room} must not import {'.'.join(parts)}"
+            if reached == room == "scripts":
+                assert path.name == "cli.py" or parts[2:3] == ("cli",), "commands do not import one another"
+        elif foreign is not None and parts[0] not in sys.stdlib_module_names:
+            assert parts[0] in foreign, f"{room} must not import {parts[0]}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
+@every_file
 def test_files_and_functions_stay_short(path: Path) -> None:
     source = path.read_text()
     assert len(source.splitlines()) <= 300

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
-from worlds import ACTIONS, OBSERVATIONS, make_world, policy_name, small
+from toy_envs import ACTIONS, OBSERVATIONS, make_world, policy_name, small
 
 from geonpg.agents import ACKTR, ACKTRPolicy
 from geonpg.agents.acting import Act, affine, is_simple, sampler

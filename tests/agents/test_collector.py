@@ -12,7 +12,7 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
-from worlds import ACTIONS, OBSERVATIONS, make_world, policy_name, small
+from toy_envs import ACTIONS, OBSERVATIONS, make_world, policy_name, small
 
 from geonpg.agents import ACKTR
 from geonpg.agents.collector import whole_batch

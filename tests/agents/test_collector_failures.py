@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from stable_baselines3.common.vec_env import VecEnv
-from worlds import ACTIONS, OBSERVATIONS, World, many, policy_name, small
+from toy_envs import ACTIONS, OBSERVATIONS, World, many, policy_name, small
 
 from geonpg.agents import ACKTR
-from geonpg.agents.collector import BrokenEnvironment, check_finite
+from geonpg.finite import BrokenEnvironment, check_finite
 
 
 def agent_in(env: VecEnv, policy: str = "MlpPolicy") -> ACKTR:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from geonpg.agents import ACKTR
-from geonpg.scripts import bench_finite
-from geonpg.scripts.bench_finite import METHODS, RATES, TASKS, WIDE, Case, cases, run
-from geonpg.scripts.building import normalization_of
+from geonpg.scripts.benches import finite as bench_finite
+from geonpg.scripts.benches.finite import METHODS, RATES, TASKS, WIDE, Case, cases, run
+from geonpg.scripts.runs.building import normalization_of
 
 STEPS = 4096
 

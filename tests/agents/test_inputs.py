@@ -10,7 +10,7 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecFrameStack, VecNormalize
 from torch import nn
-from worlds import make_world, many
+from toy_envs import make_world, many
 
 from geonpg.agents import ACKTR
 from geonpg.agents.inputs import InputScale, follow, input_scale

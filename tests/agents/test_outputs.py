@@ -10,7 +10,7 @@ from stable_baselines3.common.distributions import CategoricalDistribution
 from stable_baselines3.common.policies import ActorCriticCnnPolicy, ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
-from worlds import ACTIONS, OBSERVATIONS, policy_name, small
+from toy_envs import ACTIONS, OBSERVATIONS, policy_name, small
 
 from geonpg.agents import ACKTR, ACKTRPolicy
 from geonpg.agents.outputs import Networks, draws_of

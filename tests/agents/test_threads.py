@@ -12,7 +12,7 @@ from stable_baselines3.common.envs import FakeImageEnv
 from geonpg.agents import ACKTR
 from geonpg.configs import Settings
 from geonpg.envs import make_vec
-from geonpg.scripts.building import make_agent
+from geonpg.scripts.runs.building import make_agent
 
 MANY = 2
 

@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from native import IDS, actions_for, gym_env
+from native_envs import IDS, actions_for, gym_env
 from processes import drawn
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.evaluation import evaluate_policy

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
-from worlds import World, many
+from toy_envs import World, many
 
 from geonpg.envs import Moments, MujocoVecEnv, Normalize, frozen
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from native import IDS, actions_for, gym_env
+from native_envs import IDS, actions_for, gym_env
 
 from geonpg.envs import MujocoVecEnv
 

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from worlds import ACTIONS, OBSERVATIONS, World
+from toy_envs import ACTIONS, OBSERVATIONS, World
 
 from geonpg.envs import make_vec
 

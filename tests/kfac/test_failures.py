@@ -5,7 +5,7 @@ import gc
 
 import pytest
 import torch
-from problems import Surrogate, policy
+from small_flows import Surrogate, policy
 from torch import Tensor, nn
 
 from geonpg.kfac import Constant, FixedGaussian, Gaussian, LineSearch, NaturalGradient, TrustRegion

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from geonpg.errors import require
 from geonpg.kfac import FixedGaussian, NaturalGradient, TrustRegion
 from geonpg.kfac.calls import Call
-from geonpg.kfac.choice import require
 from geonpg.kfac.functional import Functional, Network
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import truth
-from problems import Surrogate, flow_of, gaussian_flow, policy
+from small_flows import Surrogate, flow_of, gaussian_flow, policy
 from torch import Tensor, nn
 
 from geonpg.kfac import (

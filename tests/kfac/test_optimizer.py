@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from problems import Surrogate, policy
+from small_flows import Surrogate, policy
 from torch import Tensor, nn
 
 from geonpg.kfac import (

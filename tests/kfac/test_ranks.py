@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-import ranks
+import rank_processes
 import torch
 import torch.distributed as dist
 
@@ -13,12 +13,12 @@ from geonpg.kfac.ranks import ALONE
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
-    return ranks.run(ranks.every_combination, 2, tmp_path_factory.mktemp("ranks"))
+    return rank_processes.run(rank_processes.every_combination, 2, tmp_path_factory.mktemp("ranks"))
 
 
 def test_two_ranks_end_where_one_process_does_for_every_rule_and_solver(two: list[dict[str, torch.Tensor]]) -> None:
-    alone = ranks.every_combination()
-    start = torch.cat([p.detach().reshape(-1) for p in ranks.plain_policy().parameters()])
+    alone = rank_processes.every_combination()
+    start = torch.cat([p.detach().reshape(-1) for p in rank_processes.plain_policy().parameters()])
     for name, parameters in alone.items():
         assert (two[0][name] - parameters).abs().max() < 1e-9, name
         if "norm" not in name:
@@ -31,7 +31,7 @@ def test_ranks_agree_to_the_last_bit(two: list[dict[str, torch.Tensor]]) -> None
 
 
 def test_what_is_shared(tmp_path: Path) -> None:
-    first, second = ranks.run(ranks.sharing, 2, tmp_path)
+    first, second = rank_processes.run(rank_processes.sharing, 2, tmp_path)
     for name in ("mean", "number", "least", "moments", "collected", "rows", "any", "shared out", "agreed"):
         assert str(first[name]) == str(second[name]), name
     assert first["mean"].tolist() == [1.5, 3.0]

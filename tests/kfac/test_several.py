@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from problems import policy
+from small_flows import policy
 from torch import Tensor, nn
 
 from geonpg.kfac.calls import Call

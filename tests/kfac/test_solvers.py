@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from problems import Surrogate, flow_of, gaussian_flow, policy
+from small_flows import Surrogate, flow_of, gaussian_flow, policy
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from short_runs import TASKS, Runs
 from stable_baselines3.common.base_class import BaseAlgorithm
-from trained import TASKS, Runs
 
 from geonpg.scripts import cli
 

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from geonpg.scripts import bench, bench_deepnets, bench_noise, bench_scaling, bench_trust_region, bench_update
+from geonpg.scripts import bench
+from geonpg.scripts.benches import deepnets as bench_deepnets
+from geonpg.scripts.benches import noise as bench_noise
+from geonpg.scripts.benches import scaling as bench_scaling
+from geonpg.scripts.benches import trust_region as bench_trust_region
+from geonpg.scripts.benches import update as bench_update
 
 
 def run_json(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:

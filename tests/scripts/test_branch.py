@@ -8,12 +8,15 @@ import pytest
 
 from geonpg.agents.checkpoint import read, write
 from geonpg.agents.state import get_state, set_state
-from geonpg.scripts import branch, branch_analysis, branch_design, branch_trunk
-from geonpg.scripts.branch_analysis import ALL, FEWEST, estimate, read_study, tables
-from geonpg.scripts.branch_design import Design
-from geonpg.scripts.branch_trunk import RULES, Bench, Branch, grow, read_rows, rows_path, write_rows
-from geonpg.scripts.held_out import update
-from geonpg.scripts.intervals import Estimate
+from geonpg.scripts import branch
+from geonpg.scripts.branches import analysis as branch_analysis
+from geonpg.scripts.branches import design as branch_design
+from geonpg.scripts.branches import trunk as branch_trunk
+from geonpg.scripts.branches.analysis import ALL, FEWEST, estimate, read_study, tables
+from geonpg.scripts.branches.design import Design
+from geonpg.scripts.branches.held_out import update
+from geonpg.scripts.branches.trunk import RULES, Bench, Branch, grow, read_rows, rows_path, write_rows
+from geonpg.scripts.common.intervals import Estimate
 
 TINY = {"checkpoints": 2, "every": 512, "updates": 2, "episodes": 2, "held_out": 2, "trunks": 1}
 PRESET = """description = "small"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from geonpg.scripts import compare, comparing
-from geonpg.scripts.jobs import COMPACT, is_done
+from geonpg.scripts import compare
+from geonpg.scripts.jobs import comparing
+from geonpg.scripts.jobs.job import COMPACT, is_done
 
 STUDY = """
 [[group]]
@@ -168,7 +169,7 @@ def test_a_failing_run_is_reported_and_the_others_finish(
     out, err = capsys.readouterr()
     assert out == f"1 of 2 runs are done in {results}\n"
     told = f"environment 0 of {broken} raised RuntimeError: the motor burns"
-    assert err.splitlines()[-1] == f"{broken}/a2c/default/3 failed: geonpg.scripts.baselines: {told}"
+    assert err.splitlines()[-1] == f"{broken}/a2c/default/3 failed: geonpg.scripts.runs.baseline: {told}"
     assert "1 of 2 runs done, 1 failed, " in err
     assert is_done(results / "InvertedPendulum-v4/a2c/default/3")
 

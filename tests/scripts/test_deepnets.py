@@ -13,13 +13,15 @@ import torch
 from matplotlib.image import imread
 from scipy.io import savemat
 
-from geonpg.scripts import deepnets, deepnets_runs, deepnets_study
-from geonpg.scripts.deepnets_data import FACES_FILE, MNIST_FILES, DataError, centred_mnist, faces, mnist, read_idx
-from geonpg.scripts.deepnets_drawn import SIDE, curves, digits
-from geonpg.scripts.deepnets_figures import figures_of, levels_table, paper_table, run_figure, summary_table
-from geonpg.scripts.deepnets_methods import METHODS
-from geonpg.scripts.deepnets_runs import Run, first_at_or_below, resume, train
-from geonpg.scripts.deepnets_tasks import TASKS, autoencoder, classifier, prepare
+from geonpg.scripts import deepnets
+from geonpg.scripts.deep import runs as deepnets_runs
+from geonpg.scripts.deep import study as deepnets_study
+from geonpg.scripts.deep.data import FACES_FILE, MNIST_FILES, DataError, centred_mnist, faces, mnist, read_idx
+from geonpg.scripts.deep.drawn import SIDE, curves, digits
+from geonpg.scripts.deep.figures import figures_of, levels_table, paper_table, run_figure, summary_table
+from geonpg.scripts.deep.methods import METHODS
+from geonpg.scripts.deep.runs import Run, first_at_or_below, resume, train
+from geonpg.scripts.deep.tasks import TASKS, autoencoder, classifier, prepare
 
 TINY = ["--cases", "40", "--test-cases", "10"]
 

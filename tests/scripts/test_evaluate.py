@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 from scipy import stats
-from trained import TASKS, Runs, evaluated, refusal
+from short_runs import TASKS, Runs, evaluated, refusal
 
 from geonpg.scripts import cli
-from geonpg.scripts.evaluating import interval
+from geonpg.scripts.models.evaluating import interval
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -15,11 +15,13 @@ from torch import Tensor
 from torch.distributions import Gamma, kl_divergence
 from torch.func import hessian, jacfwd
 
-from geonpg.scripts import cli, invariance, invariance_study
-from geonpg.scripts.artifacts import Table, replacing, write_text
-from geonpg.scripts.gamma import CHARTS, STEP_COST, Chart, Sample, Task, fisher, follow, gamma_flow, spread
-from geonpg.scripts.invariance_study import Results, Scale
-from geonpg.scripts.orders import fitted_slope
+from geonpg.files import replacing, write_text
+from geonpg.scripts import cli, invariance
+from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.geometry import study as invariance_study
+from geonpg.scripts.geometry.gamma import CHARTS, STEP_COST, Chart, Sample, Task, fisher, follow, gamma_flow, spread
+from geonpg.scripts.geometry.orders import fitted_slope
+from geonpg.scripts.geometry.study import Results, Scale
 
 CSV_FILES = {
     "gamma_invariance.csv", "gamma_speed.csv", "gamma_trajectories.csv", "orders.csv", "order_errors.csv",

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from html_pages import Element, read_page
 from matplotlib.image import imread
-from pages import Element, read_page
-from studies import write_group, write_run
+from synthetic_studies import write_group, write_run
 
 from geonpg.scripts import report
-from geonpg.scripts.anchors import PAPER_LEVEL, PUBLISHED, RANDOM_LEVEL, TASKS, normalised
-from geonpg.scripts.artifacts import Table
-from geonpg.scripts.branch_trunk import RULES, Branch, write_rows
-from geonpg.scripts.report_figures import over_steps
-from geonpg.scripts.report_page import table_html
-from geonpg.scripts.report_sections import CAPTIONS, SETS
-from geonpg.scripts.report_tables import tables
-from geonpg.scripts.study import read_study
+from geonpg.scripts.branches.trunk import RULES, Branch, write_rows
+from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.published import PAPER_LEVEL, PUBLISHED, RANDOM_LEVEL, TASKS, normalised
+from geonpg.scripts.reports.figures import over_steps
+from geonpg.scripts.reports.page import table_html
+from geonpg.scripts.reports.sections import CAPTIONS, SETS
+from geonpg.scripts.reports.study import read_study
+from geonpg.scripts.reports.tables import tables
 
 LOW, HIGH = [1000.0, 1100, 1200, 1300, 1400], [2700.0, 2800, 2900, 3000, 3100]
 MIXED = [1000.0, 1150, 1200, 1250, 1400]

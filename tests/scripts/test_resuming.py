@@ -14,9 +14,11 @@ import torch
 
 from geonpg.agents.checkpoint import Checkpoints, archived, read, write
 from geonpg.configs import load
-from geonpg.scripts import bar, records, run, train
-from geonpg.scripts.locks import locked
-from geonpg.scripts.plans import Plan
+from geonpg.scripts import train
+from geonpg.scripts.common.locks import locked
+from geonpg.scripts.runs import bar, run
+from geonpg.scripts.runs import folder as records
+from geonpg.scripts.runs.plan import Plan
 
 KEYS = ("n_steps=32", "hidden=8", "critic_hidden=8", "eval_every=300", "eval_episodes=2", "env_threads=1")
 TINY = ("--env", "InvertedPendulum-v4", "--n-envs", "4", "--steps", "1024", *(f"--set={key}" for key in KEYS))

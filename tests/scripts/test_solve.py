@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from geonpg.configs import load
-from geonpg.scripts import solve, solving
-from geonpg.scripts.facts import create
-from geonpg.scripts.run import Plan, config_of
+from geonpg.scripts import solve
+from geonpg.scripts.jobs import solving
+from geonpg.scripts.runs.facts import create
+from geonpg.scripts.runs.run import Plan, config_of
 
 
 @pytest.fixture

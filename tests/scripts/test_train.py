@@ -13,13 +13,16 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
-from trained import forget, write_module
+from short_runs import forget, write_module
 
 from geonpg.agents import checkpoint
 from geonpg.agents.checkpoint import Checkpoints, read, write
 from geonpg.configs import FIELDS, names
-from geonpg.scripts import bar, records, run, stopping, train
-from geonpg.scripts.building import check_actions
+from geonpg.scripts import train
+from geonpg.scripts.common import stopping
+from geonpg.scripts.runs import bar, run
+from geonpg.scripts.runs import folder as records
+from geonpg.scripts.runs.building import check_actions
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
 SMALL = [f"--set={key}" for key in KEYS]

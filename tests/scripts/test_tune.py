@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from geonpg.configs import load
-from geonpg.scripts import train, tune, tuning
+from geonpg.scripts import train, tune
+from geonpg.scripts.jobs import tuning
+from geonpg.scripts.jobs.tuning import SPACE, conclude, settings_of
 from geonpg.scripts.tune import parse
-from geonpg.scripts.tuning import SPACE, conclude, settings_of
 
 pytest.importorskip("ray")
 

@@ -1,0 +1,113 @@
+"""What `geonpg branch` does with its arguments: the queue of trunks, and their tables and figure."""
+
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from geonpg.configs import load, to_toml
+from geonpg.envs import is_native
+from geonpg.errors import Refused, require
+from geonpg.files import replacing, write_text
+from geonpg.scripts.branches.analysis import figure, flat, read_study, tables
+from geonpg.scripts.branches.design import DESIGN, TASKS, Design, design_of
+from geonpg.scripts.branches.trunk import RULES, read_rows, rows_path
+from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.locks import locked
+from geonpg.scripts.common.stopping import Signals, listening
+from geonpg.scripts.common.style import encoded
+from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
+from geonpg.scripts.runs.building import make_env
+
+POLL_SECONDS = 0.5
+
+
+def recorded(arguments: Namespace, env_ids: Sequence[str]) -> Design:
+    """The design, now in the folder; another one there dies."""
+    design = Design(**{field.name: getattr(arguments, field.name) for field in fields(Design)})
+    path = arguments.results / DESIGN
+    if path.exists():
+        there = design_of(arguments.results)
+        # more trunks may be added: each of them stands for itself
+        if replace(there, trunks=design.trunks) != design:
+            raise Refused(f"{path} says {asdict(there)}: use the same numbers, or choose other --results")
+    for env_id in env_ids:
+        record_settings(arguments.results / env_id / "config.toml", to_toml(load(design.preset, env_id)))
+    write_text(path, json.dumps(asdict(design), indent=1) + "\n")
+    return design
+
+
+def record_settings(path: Path, config: str) -> None:
+    """What the preset says today; branches of another day's preset must not stand beside today's."""
+    path.parent.mkdir(exist_ok=True)
+    if path.exists() and path.read_text(encoding="utf-8") != config:
+        raise Refused(f"{path} was made when the preset had other settings: choose other --results")
+    write_text(path, config)
+
+
+def task_of(results: Path, env_id: str, seed: int) -> Task:
+    order = ["branches.trunk", "--results", str(results), "--env", env_id, "--seed", str(seed)]
+    return Task(f"{env_id}/{seed}", lambda: [sys.executable, "-m", "geonpg.scripts.jobs.worker", *order], lambda: None)
+
+
+def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
+    """Every trunk that is not complete; the reasons of those that failed."""
+    env_ids = arguments.envs.split(",")
+    for env_id in env_ids:
+        make_env(load(arguments.preset, env_id), env_id, 1, 0).close()
+        require(is_native(env_id), f"{env_id} cannot be set back to a state: branch needs MuJoCo tasks like {TASKS}")
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    with locked(arguments.results, LOCK_SECONDS) as lock:
+        design = recorded(arguments, env_ids)
+        wanted = design.checkpoints * len(RULES)
+        cells = [(env_id, seed) for seed in design.seeds for env_id in env_ids]
+        paths = {cell: rows_path(arguments.results, *cell) for cell in cells}
+        todo = [cell for cell in cells if len(read_rows(paths[cell])) < wanted]
+        runner = Runner([task_of(arguments.results, *cell) for cell in todo], arguments.jobs, lock)
+        done = sum(len(read_rows(path)) for path in paths.values())
+        with tqdm(total=len(cells) * wanted, initial=done, unit=" branches", desc="branch") as bar:
+            try:
+                while runner.is_busy and not signals():
+                    runner.advance()
+                    bar.update(sum(len(read_rows(path)) for path in paths.values()) - bar.n)
+                    time.sleep(POLL_SECONDS)
+            finally:
+                runner.stop()
+        return runner.failed
+
+
+def report(results: Path) -> tuple[list[Table], dict[str, float]]:
+    """Tables and figure of what is there, written beside it."""
+    study = read_study(results)
+    require(bool(study), f"{results} has no checkpoint yet that every rule has been tried at")
+    found = tables(study)
+    write_text(results / "tables.md", "\n\n".join(table.markdown() for table in found) + "\n")
+    for kind in ("png", "svg"):
+        with replacing(results / f"branch.{kind}") as temporary:
+            temporary.write_bytes(encoded(figure(study), kind))
+    return found, flat(study)
+
+
+def branch(arguments: Namespace) -> int:
+    """Run the trunks that are not complete and report on all; the command's exit code."""
+    failed: Mapping[str, str] = {}
+    try:
+        with listening() as signals:
+            if not arguments.only_report:
+                failed = execute(arguments, signals)
+            if signals():
+                print("stopped: the same command goes on", file=sys.stderr)
+                return 128 + signals.received
+            found, numbers = report(arguments.results)
+    except (Refused, OSError) as error:
+        print(f"geonpg branch: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(numbers) if arguments.json else "\n\n".join(table.markdown() for table in found))
+    for name, reason in failed.items():
+        print(f"{name} failed: {reason}", file=sys.stderr)
+    return 1 if failed else 0

@@ -1,0 +1,120 @@
+"""One training run of `geonpg deepnets`: its rows, its file, and how it is stopped and continued."""
+
+import csv
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from geonpg.agents.checkpoint import CheckpointError, read, write
+from geonpg.files import write_text
+from geonpg.kfac.cases import measure
+from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.stopping import AFTER_UPDATE, listening
+from geonpg.scripts.deep.data import DataError
+from geonpg.scripts.deep.methods import Method, Progress
+from geonpg.scripts.deep.tasks import Experiment
+
+SAVE_EVERY = 5.0  # seconds: what an unkind end may lose, or one update if that takes longer
+SETTINGS = "settings.json"
+COLUMNS = ("update", "seconds", "cpu_seconds", "test_error", *(f.name for f in fields(Progress)))
+Row = dict[str, float]
+
+
+@dataclass
+class Run:
+    """One method, and its rows so far."""
+
+    name: str
+    method: Method
+    rows: list[Row] = field(default_factory=list)
+
+    def advance(self, experiment: Experiment) -> None:
+        """One more row. Measuring the test error does not count as time; processor time is what the busy cores of a
+        shared machine leave comparable."""
+        wall, cpu = time.perf_counter(), time.process_time()
+        progress = self.method.update()
+        spent = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
+        total = {name: seconds + (self.rows[-1][name] if self.rows else 0.0) for name, seconds in spent.items()}
+        problem = experiment.problem
+        _, test = measure(problem.network, problem.family, experiment.test, self.method.y)
+        numbers = {"update": len(self.rows) + 1, "test_error": test, **total, **asdict(progress)}
+        self.rows.append({name: float(numbers[name]) for name in COLUMNS})
+
+
+def csv_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.csv"
+
+
+def state_path(folder: Path, name: str) -> Path:
+    return folder / f"{name}.state"
+
+
+def save(run: Run, folder: Path) -> None:
+    """The table for readers, and everything that the next update depends on; each whole or not at all."""
+    rows = [[int(row["update"]), *(row[name] for name in COLUMNS[1:])] for row in run.rows]
+    write(state_path(folder, run.name), {"rows": run.rows, "method": run.method.state_dict()})
+    write_text(csv_path(folder, run.name), Table(run.name, run.name, COLUMNS, rows).csv())
+
+
+def agree(settings: Mapping[str, Any], folder: Path) -> None:
+    """All runs of a folder share their settings, which it remembers; others are refused before any work."""
+    path = folder / SETTINGS
+    try:
+        there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else settings
+        differ = [f"{name} {there.get(name)} (now {value})" for name, value in settings.items() if there[name] != value]
+    except (ValueError, KeyError, AttributeError) as error:
+        raise DataError(f"{str(path)!r} is damaged; choose another --out") from error
+    if differ:
+        raise DataError(f"{str(folder)!r} holds other runs, with {', '.join(differ)}; choose another --out")
+    write_text(path, json.dumps(settings, indent=1) + "\n")
+
+
+def resume(run: Run, folder: Path, updates: int) -> None:
+    """Continue from the state file. A table that is long enough needs none; one that is not is never begun anew."""
+    path, table = state_path(folder, run.name), csv_path(folder, run.name)
+    if path.exists():
+        try:
+            state = read(path)
+        except CheckpointError as error:
+            raise DataError(f"{error}; remove it and {str(table)!r} to start this run again") from error
+        run.method.load_state_dict(state["method"])
+        run.rows = state["rows"]
+    elif table.exists():
+        run.rows = read_rows(table)
+        if len(run.rows) < updates:
+            missing = f"{str(table)!r} has {len(run.rows)} updates, and {path.name}, from which to go on, is missing"
+            raise DataError(f"{missing}: remove it to start this run again, or choose another --out")
+
+
+def train(run: Run, experiment: Experiment, updates: int, folder: Path, tick: Callable[[Run], None]) -> bool:
+    """Train to that many updates; false if interrupted. Either way the state is on disk."""
+    if len(run.rows) >= updates:
+        return True
+    saved = time.monotonic()
+    with listening(AFTER_UPDATE) as interrupted:
+        while len(run.rows) < updates and not interrupted():
+            run.advance(experiment)
+            tick(run)
+            if time.monotonic() - saved > SAVE_EVERY:
+                save(run, folder)
+                saved = time.monotonic()
+        save(run, folder)
+        return not interrupted()
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a run's table."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return [{name: float(row[name]) for name in COLUMNS} for row in csv.DictReader(file)]
+    except (KeyError, ValueError, OSError) as error:
+        raise DataError(f"{str(path)!r} is damaged; remove it") from error
+
+
+def first_at_or_below(rows: list[Row], level: float) -> float:
+    """The first update whose training error is at most `level`; nan if none is."""
+    return next((row["update"] for row in rows if row["train_error"] <= level), math.nan)

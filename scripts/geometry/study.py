@@ -1,0 +1,161 @@
+"""The experiments of `geonpg invariance` together: how much of each, what they leave, what must hold."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from geonpg.files import replacing, write_text
+from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.geometry.figures import gamma_figure, order_figure, policy_figure
+from geonpg.scripts.geometry.gamma import (
+    GammaStudy,
+    gamma_cost,
+    invariance_table,
+    run_gamma,
+    speed_table,
+    trajectory_table,
+)
+from geonpg.scripts.geometry.orders import OrderStudy, order_cost, order_error_table, order_table, run_orders
+from geonpg.scripts.geometry.policy import (
+    PolicyStudy,
+    linear_table,
+    policy_cost,
+    policy_kl_table,
+    policy_table,
+    run_policy,
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much work the studies do."""
+
+    iterations: int = 20
+    divisions: tuple[int, ...] = (5, 10, 20, 40, 80)
+    # closer together where slopes are fitted
+    predicted_kl: tuple[float, ...] = tuple(10.0**k for k in (-8, -7.5, -7, -6.5, -6, -5, -4, -3, -2))
+    batches: int = 2
+    batch_size: int = 400
+
+    @property
+    def cost(self) -> float:
+        policy = self.batches * policy_cost(self.predicted_kl)
+        return gamma_cost(self.iterations) + order_cost(self.divisions) + policy
+
+
+FULL = Scale()
+QUICK = Scale(iterations=3, divisions=(5, 10), predicted_kl=(1e-7, 1e-6, 1e-2), batches=1)
+
+
+@dataclass(frozen=True)
+class Results:
+    gamma: GammaStudy
+    orders: OrderStudy
+    policies: list[PolicyStudy]  # one per batch
+
+    def tables(self) -> list[Table]:
+        """For people."""
+        return [
+            invariance_table(self.gamma),
+            speed_table(self.gamma),
+            order_table(self.orders),
+            policy_table(self.policies),
+            linear_table(self.policies),
+        ]
+
+    def data(self) -> list[Table]:
+        """Every number behind the tables and the figures."""
+        return [trajectory_table(self.gamma), order_error_table(self.orders), policy_kl_table(self.policies)]
+
+    def figures(self) -> dict[str, Figure]:
+        return {
+            "gamma.png": gamma_figure(self.gamma),
+            "orders.png": order_figure(self.orders),
+            "policy.png": policy_figure(self.policies),
+        }
+
+
+@dataclass(frozen=True)
+class Check:
+    """A number that must not exceed its limit."""
+
+    what: str
+    value: float
+    limit: float
+
+    @property
+    def passed(self) -> bool:
+        return self.value <= self.limit  # false for nan
+
+    def __str__(self) -> str:
+        verdict = "within" if self.passed else "beyond"
+        return f"{self.what}: {self.value:.1e}, {verdict} the limit of {self.limit:.0e}"
+
+
+def checks(results: Results) -> list[Check]:
+    linear = max(study.linear_error(method) for study in results.policies for method in study.linear)
+    return [
+        Check("exact methods, largest distance between parameterisations", results.gamma.exact_error(), 1e-6),
+        Check("linear change of parameters, KL as a part of the predicted KL", linear, 1e-12),
+    ]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tensors this small lose more to waiting for a second thread than they gain; on busy cores, tenfold."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def run(scale: Scale) -> Results:
+    form = "{desc:14} {percentage:3.0f}% |{bar}| {elapsed}, {remaining} left"
+    # the first steps also load parts of torch, and would promise hours: the bar waits for them
+    with one_thread(), tqdm(total=scale.cost, bar_format=form, file=sys.stderr, smoothing=0, delay=3) as bar:
+
+        def named(name: str) -> Callable[[float], object]:
+            bar.set_description(name)
+            return bar.update
+
+        gamma = run_gamma(scale.iterations, named("Gamma fit"))
+        orders = run_orders(scale.divisions, named("orders"))
+        tick = named("neural policy")
+        policies = [run_policy(scale.predicted_kl, scale.batch_size, seed, tick) for seed in range(scale.batches)]
+    return Results(gamma, orders, policies)
+
+
+def write(results: Results, out: Path) -> list[Path]:
+    """Leaves every table and figure in `out`; returns what was written."""
+    tables = results.tables()
+    texts = {f"{table.name}.csv": table.csv() for table in [*tables, *results.data()]}
+    texts["tables.md"] = "\n\n".join(["# Invariance", *(table.markdown() for table in tables)]) + "\n"
+    for name, text in texts.items():
+        write_text(out / name, text)
+    figures = results.figures()
+    for name, figure in figures.items():
+        with replacing(out / name) as temporary:
+            figure.savefig(temporary, format="png", dpi=130)
+    return [out / name for name in (*texts, *figures)]
+
+
+def study(out: Path, quick: bool) -> int:
+    """Run everything and leave it in `out`; the command's exit code."""
+    results = run(QUICK if quick else FULL)
+    written = write(results, out)
+    print("\n\n".join(table.markdown() for table in results.tables()))
+    print("\nwritten:", *(f"  {path}" for path in written), "", sep="\n")
+    found = checks(results)
+    print(*found, sep="\n")
+    failed = [check for check in found if not check.passed]
+    for check in failed:
+        print(f"geonpg invariance: {check}", file=sys.stderr)
+    return 1 if failed else 0

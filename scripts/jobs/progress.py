@@ -1,0 +1,133 @@
+"""How far a study is, from the files of its runs, and a display of it."""
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from geonpg.scripts.jobs.job import Job, is_done, last_row
+
+REFRESH_SECONDS = 1.0  # on a terminal
+LINE_SECONDS = 60.0  # between two lines elsewhere
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of one run, as its files tell."""
+
+    steps: int = 0
+    seconds: float = 0.0
+    latest_return: float = math.nan
+
+
+def progress_of(folder: Path) -> Progress:
+    curve, times = last_row(folder / "curve.csv"), last_row(folder / "times.csv")
+    if not curve or not times:
+        return Progress()
+    return Progress(int(times["steps"]), float(times["seconds"]), float(curve["return"]))
+
+
+# Which runs should be equally fast, the most alike first.
+ALIKE: tuple[Callable[[Job], Any], ...] = (
+    lambda job: (job.env_id, job.family, job.variant),
+    lambda job: job.family,
+    lambda job: None,
+)
+
+
+def speed_of(job: Job, measured: Iterable[tuple[Job, Progress]]) -> float | None:
+    """Steps per second of the runs that are most like this one; None before any has been measured."""
+    timed = [(other, progress) for other, progress in measured if progress.seconds > 0]
+    for kind in ALIKE:
+        alike = [progress for other, progress in timed if kind(other) == kind(job)]
+        if alike:
+            return sum(p.steps for p in alike) / sum(p.seconds for p in alike)
+    return None
+
+
+def time_left(jobs: Sequence[Job], progress: Mapping[str, Progress], done: Collection[str], slots: int) -> float | None:
+    """Seconds until all jobs are done, `slots` at a time; None before any speed is known."""
+    measured, todo = [(job, progress[job.name]) for job in jobs], [job for job in jobs if job.name not in done]
+    speeds = [speed_of(job, measured) for job in todo]
+    needs = [
+        (job.steps - min(job.steps, progress[job.name].steps)) / speed
+        for job, speed in zip(todo, speeds, strict=True)
+        if speed
+    ]
+    if len(needs) < len(todo):
+        return None
+    return max(sum(needs) / slots, max(needs, default=0.0))
+
+
+class Board:
+    """How far the jobs of a study are; `look` reads again what may have changed."""
+
+    def __init__(self, jobs: Sequence[Job], root: Path) -> None:
+        self.jobs, self.root = jobs, root
+        self.progress = {job.name: progress_of(root / job.name) for job in jobs}
+        self.done = {job.name for job in jobs if is_done(root / job.name)}
+        self.began, self.steps_before = time.monotonic(), self.steps
+
+    @property
+    def steps(self) -> int:
+        """Made by all runs so far."""
+        return sum(min(self.progress[job.name].steps, job.steps) for job in self.jobs)
+
+    def look(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.progress[name] = progress_of(self.root / name)
+            if is_done(self.root / name):
+                self.done.add(name)
+
+    def lines(self, running: Iterable[str], failed: Collection[str], slots: int) -> list[str]:
+        """One on all runs, of which there is room for so many at a time, and one on each that runs."""
+        left = time_left(self.jobs, self.progress, {*self.done, *failed}, slots)
+        speed = max(0, self.steps - self.steps_before) / max(time.monotonic() - self.began, 1e-9)
+        parts = [
+            f"{len(self.done)} of {len(self.jobs)} runs done" + (f", {len(failed)} failed" if failed else ""),
+            f"{self.steps:,} of {sum(job.steps for job in self.jobs):,} steps",
+            f"{speed:,.0f} steps/s",
+            "time left not known yet" if left is None else f"{duration(left)} left",
+        ]
+        return [", ".join(parts), *(f"  {name}: {described(self.progress[name])}" for name in running)]
+
+
+def described(progress: Progress) -> str:
+    if not progress.steps:
+        return "starting"
+    return f"{progress.steps:,} steps, return {progress.latest_return:.1f}"
+
+
+def duration(seconds: float) -> str:
+    """In the two units that matter."""
+    minutes = math.ceil(seconds / 60)
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+class Display:
+    """Lines that are refreshed in place on a terminal; elsewhere, now and then, the first of them."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream, self.live = stream, stream.isatty()
+        self.height, self.latest = 0, -math.inf
+
+    @property
+    def is_due(self) -> bool:
+        return time.monotonic() - self.latest >= (REFRESH_SECONDS if self.live else LINE_SECONDS)
+
+    def show(self, lines: Sequence[str]) -> None:
+        self.latest = time.monotonic()
+        if not self.live:
+            print(lines[0], file=self.stream, flush=True)
+            return
+        width = shutil.get_terminal_size().columns - 1
+        # up to the first line of the last time, then line by line, and clear what is below
+        up = f"\x1b[{self.height}F" if self.height else ""
+        text = "".join(f"{line[:width]}\x1b[K\n" for line in lines)
+        print(f"{up}{text}\x1b[J", end="", file=self.stream, flush=True)
+        self.height = len(lines)

@@ -1,0 +1,85 @@
+"""What `geonpg train --seeds 0-4` does: a run for every seed, through the queue of `geonpg compare`."""
+
+import logging
+import shlex
+import statistics
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from geonpg.errors import Refused, require
+from geonpg.scripts.common.locks import locked
+from geonpg.scripts.common.stopping import listening
+from geonpg.scripts.jobs.comparing import carry_out, told
+from geonpg.scripts.jobs.job import Job, last_row, our_job
+from geonpg.scripts.jobs.matrix import seeds_from
+from geonpg.scripts.jobs.queue_local import LOCK_SECONDS
+from geonpg.scripts.runs.building import make_env
+from geonpg.scripts.runs.memory import check_memory
+from geonpg.scripts.runs.naming import difference, next_commands, run_name
+from geonpg.scripts.runs.plan import Plan, plan_of
+from geonpg.scripts.runs.training import overrides_from, plan_from
+
+
+def jobs_for(arguments: Namespace) -> Iterator[Job]:
+    """One job per seed; whatever is wrong is found here, before a folder is made."""
+    seeds, overrides = list(dict.fromkeys(seeds_from(arguments.seeds))), overrides_from(arguments)
+    if min(arguments.jobs, len(seeds)) > 1:
+        overrides.setdefault("env_threads", 1)  # which changes no result
+    plan = plan_from(arguments)
+    check(plan)
+    for seed in seeds:
+        name = run_name(replace(plan, seed=seed))
+        check_folder(arguments.runs / name, replace(plan, seed=seed))
+        job = our_job(plan.env_id, plan.preset, None, seed, overrides)
+        yield replace(job, folder=name, arguments=(*job.arguments, "--device", plan.device))
+
+
+def check(plan: Plan) -> None:
+    """Refuse what no run could begin with: an unknown environment, more than the machine's memory."""
+    env = make_env(plan.settings, plan.env_id, plan.settings.n_envs, plan.seed)
+    check_memory(plan.settings, env)
+    env.close()
+
+
+def check_folder(folder: Path, plan: Plan) -> None:
+    """Refuse a folder that holds anything else than this run; wait for what a killed command has left at work there."""
+    if not folder.exists():
+        return
+    there, other = plan_of(folder).settings.steps, difference(folder, plan)
+    require(not other, f"{folder} holds another run, which differs in {other}: choose other --runs")
+    steps = f"{folder} was begun for {there} steps, not {plan.settings.steps}"
+    require(there == plan.settings.steps, f"{steps}: say so by --steps, or choose other --runs")
+    with locked(folder, LOCK_SECONDS):
+        pass
+
+
+def train_seeds(arguments: Namespace, given: Sequence[str]) -> int:
+    """Train a run per seed; the command's exit code. `given`: the command line, to be repeated."""
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    try:
+        with listening() as signals:
+            jobs = list(jobs_for(arguments))
+            arguments.runs.mkdir(parents=True, exist_ok=True)
+            queue = Namespace(results=arguments.runs, jobs=arguments.jobs, compact=False, cluster=None)
+            board, runner = carry_out(queue, jobs, signals)
+    except (Refused, OSError) as error:
+        print(f"geonpg train: {error}", file=sys.stderr)
+        return 2
+    code = told(board, runner, signals, shlex.join(["geonpg", "train", *given]))
+    if code == 0:
+        print(summary(arguments.runs, jobs))
+    return code
+
+
+def summary(runs: Path, jobs: Sequence[Job]) -> str:
+    """The last evaluation of every run, their mean, and what to do next."""
+    last = {job.folder: last_row(runs / job.folder / "evaluations.csv") for job in jobs}
+    means = {folder: float(row["mean"]) for folder, row in last.items()}
+    lines = [f"  {folder}: {mean:.1f} ± {float(last[folder]['std']):.1f}" for folder, mean in means.items()]
+    spread = f" ± {statistics.stdev(means.values()):.1f}" if len(means) > 1 else ""
+    lines.append(f"mean over seeds: {statistics.mean(means.values()):.1f}{spread}")
+    best = max(means, key=lambda folder: means[folder])
+    return "\n".join([*lines, next_commands(runs / best, jobs[0].env_id, curves=runs)])

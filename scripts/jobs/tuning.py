@@ -1,0 +1,168 @@
+"""What `geonpg tune` does with its arguments: trials on Ray Tune, and a preset of the best."""
+
+import json
+import logging
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from geonpg.configs import Settings, load, to_toml
+from geonpg.errors import Refused, require
+from geonpg.files import write_text
+from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.locks import alone, locked
+from geonpg.scripts.jobs.queue_ray import INSTALL, connected
+from geonpg.scripts.runs.building import make_env
+from geonpg.scripts.runs.plan import Plan
+from geonpg.scripts.runs.run import Run, begin, resume
+
+SEED = 100  # far from the seeds that one reports
+EVALUATIONS = 10  # of a trial that runs to its end
+REDUCTION, GRACE = 3, 2  # ASHA keeps a third at every rung; the first is after so many evaluations
+SEARCH = "search.json"  # in the folder of trials
+LEADERS = 5  # trials that are shown
+
+# What is drawn for a trial: ("log", low, high) or a list of choices.
+SPACE: Mapping[str, Any] = {
+    "target_kl": ("log", 3e-4, 3e-2),
+    "learning_rate": ("log", 0.03, 1.0),
+    "damping": ("log", 1e-3, 0.3),
+    "gradient_averaging": [0.0, 0.5, 0.8, 0.9],
+    "gamma": [0.98, 0.99, 0.995],
+    "gae_lambda": [0.9, 0.95, 0.98],
+    "log_std_init": [-1.4, -0.7, 0.0],
+    "n_steps": [32, 64, 128],
+}
+
+
+def record(arguments: Namespace) -> None:
+    """What is searched, into the folder of trials; Ray would go on with another search there as if it were this one."""
+    asked = {name: getattr(arguments, name) for name in ("env", "steps", "trials", "minutes")}
+    asked["settings"] = to_toml(load(arguments.preset, arguments.env))
+    path = arguments.results / SEARCH
+    try:
+        there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else asked
+    except ValueError as error:
+        raise Refused(f"{path} is no record of a search: {error}") from None
+    differ = [name for name, value in asked.items() if there.get(name) != value]
+    if differ:
+        raise Refused(f"{arguments.results} holds a search with other {', '.join(differ)}: choose other --results")
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps(asked, indent=1) + "\n")
+
+
+def settings_of(preset: str, env_id: str, steps: int, chosen: Mapping[str, Any]) -> Settings:
+    """A trial's: the preset with what was drawn, on one thread, for so many steps."""
+    budget = {"steps": steps, "eval_every": max(1, steps // EVALUATIONS), "env_threads": 1}
+    return load(preset, env_id, {**chosen, **budget})
+
+
+def trial(chosen: Mapping[str, Any], preset: str, env_id: str, steps: int) -> None:
+    """One run, from its last checkpoint if it has one; every evaluation is reported."""
+    tune = import_module("ray.tune")
+    folder = Path(tune.get_context().get_trial_dir()) / "run"
+    plan = Plan(env_id, SEED, settings_of(preset, env_id, steps, chosen), preset)
+    reported = 0
+
+    def watch(run: Run) -> None:
+        nonlocal reported
+        if len(run.evaluations) > reported:
+            reported = len(run.evaluations)
+            done, mean, *_ = run.evaluations[-1]
+            tune.report({"score": mean, "steps": done})
+
+    with alone(folder, lambda: resume(folder, env_id=env_id) if folder.exists() else begin(plan, folder)) as run:
+        reported = len(run.evaluations)
+        run.train(watch, stop=lambda: False)
+
+
+def space(tune: Any) -> dict[str, Any]:
+    return {
+        key: tune.choice(drawn) if isinstance(drawn, list) else tune.loguniform(*drawn[1:])
+        for key, drawn in SPACE.items()
+    }
+
+
+def tuner_of(arguments: Namespace, preset: str) -> Any:
+    """Ray Tune's, new or with what an interrupted search has left."""
+    tune, schedulers = import_module("ray.tune"), import_module("ray.tune.schedulers")
+    trainable = partial(trial, preset=preset, env_id=arguments.env, steps=arguments.steps)
+    path = str(arguments.results)
+    if tune.Tuner.can_restore(path):
+        return tune.Tuner.restore(path, trainable, resume_unfinished=True, restart_errored=True)
+    asha = schedulers.ASHAScheduler(
+        time_attr="steps",
+        max_t=arguments.steps,
+        grace_period=GRACE * arguments.steps // EVALUATIONS,
+        reduction_factor=REDUCTION,
+    )
+    budget = None if arguments.minutes is None else 60 * arguments.minutes
+    return tune.Tuner(
+        tune.with_resources(trainable, {"cpu": 1}),
+        param_space=space(tune),
+        tune_config=tune.TuneConfig(
+            metric="score", mode="max", scheduler=asha, num_samples=arguments.trials, time_budget_s=budget
+        ),
+        run_config=tune.RunConfig(name=arguments.results.name, storage_path=str(arguments.results.parent), verbose=1),
+    )
+
+
+def conclude(arguments: Namespace, grid: Any) -> Table:
+    """Write the best trial's settings as a preset; the leaders as a table."""
+    ended = [result for result in grid if result.metrics and "score" in result.metrics]
+    if not ended:
+        raise Refused("no trial has come to its first evaluation: give it more --minutes, or fewer --steps")
+    # those that ASHA let run to the end come first: an early score is another race's
+    leaders = sorted(ended, key=lambda r: (r.metrics["steps"], r.metrics["score"]), reverse=True)
+    whole = [r for r in leaders if r.metrics["steps"] >= arguments.steps] or leaders
+    leaders = sorted(whole, key=lambda r: r.metrics["score"], reverse=True)[:LEADERS]
+    best = settings_of(arguments.preset, arguments.env, arguments.steps, leaders[0].config)
+    own = asdict(load(arguments.preset, arguments.env))
+    budget = {key: own[key] for key in ("steps", "eval_every", "env_threads")}  # the preset's again
+    description = f"tuned on {arguments.env} from {Path(arguments.preset).stem}"
+    write_text(arguments.out, to_toml(replace(best, **budget), description))
+    rows = [[r.metrics["score"], r.metrics["steps"], *(r.config[key] for key in SPACE)] for r in leaders]
+    return Table("tune", f"The best of {len(ended)} trials on {arguments.env}", ("score", "steps", *SPACE), rows)
+
+
+def execute(arguments: Namespace) -> Table:
+    steps = arguments.steps
+    require(steps >= EVALUATIONS, f"--steps must be at least {EVALUATIONS}, the evaluations of a trial, not {steps}")
+    make_env(settings_of(arguments.preset, arguments.env, arguments.steps, {}), arguments.env, 1, 0).close()
+    preset = str(Path(arguments.preset).resolve()) if arguments.preset.endswith(".toml") else arguments.preset
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    with locked(arguments.results):
+        record(arguments)
+        return search(arguments, preset)
+
+
+def search(arguments: Namespace, preset: str) -> Table:
+    os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    ray = connected(arguments.cluster)
+    try:
+        grid = tuner_of(arguments, preset).fit()
+        return conclude(arguments, grid)
+    finally:
+        ray.shutdown()
+
+
+def tune(arguments: Namespace) -> int:
+    """Search as the arguments say; the command's exit code."""
+    logging.basicConfig(format="%(message)s", level=logging.ERROR)
+    try:
+        table = execute(arguments)
+    except ImportError as error:
+        print(f"geonpg tune: it needs Ray Tune ({error}): {INSTALL}", file=sys.stderr)
+        return 2
+    except (Refused, OSError) as error:
+        print(f"geonpg tune: {error}", file=sys.stderr)
+        return 2
+    print(table.markdown())
+    print(f"\nwritten: {arguments.out}; train with it: geonpg train --env {arguments.env} --preset {arguments.out}")
+    return 0

@@ -1,0 +1,82 @@
+"""What the baselines are set to: the defaults of SB3 and sb3-contrib, or rl-zoo3's tuned values for MuJoCo.
+
+A setting is called as the algorithm's constructor calls it; beside those there are
+n_envs, normalize (observations and rewards), hidden, activation, log_std_init, ortho_init (the policy's networks).
+"""
+
+import inspect
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+from geonpg.configs import task_names
+from geonpg.errors import Refused, known
+
+
+# Algorithms: the package that holds the class, and what pip calls it.
+ALGORITHMS = {
+    "ppo": ("stable_baselines3", "stable-baselines3"),
+    "a2c": ("stable_baselines3", "stable-baselines3"),
+    "trpo": ("sb3_contrib", "sb3-contrib"),
+}
+SETTINGS = ("default", "zoo")
+TASKS = ("HalfCheetah", "Hopper", "Walker2d", "Reacher", "InvertedPendulum", "InvertedDoublePendulum")
+NOT_SETTINGS = ("verbose", "_init_setup_model")
+POLICY = ("hidden", "activation", "log_std_init", "ortho_init")
+
+WIDE = {"hidden": [256, 256], "activation": "relu", "log_std_init": -2.0, "ortho_init": False}
+PPO_KEYS = (
+    "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "learning_rate", "ent_coef", "clip_range",
+    "max_grad_norm", "vf_coef",
+)  # fmt: skip
+# rl-zoo3's hyperparams/ppo.yml, one row per task in the order of PPO_KEYS
+PPO_VALUES = {
+    "HalfCheetah": (512, 64, 20, 0.98, 0.92, 2.0633e-05, 0.000401762, 0.1, 0.8, 0.58096),
+    "Hopper": (512, 32, 5, 0.999, 0.99, 9.80828e-05, 0.00229519, 0.2, 0.7, 0.835671),
+    "Walker2d": (512, 32, 20, 0.99, 0.95, 5.05041e-05, 0.000585045, 0.1, 1.0, 0.871923),
+    "Reacher": (512, 32, 5, 0.9, 1.0, 0.000104019, 7.52585e-08, 0.3, 0.9, 0.950368),
+    "InvertedPendulum": (32, 64, 5, 0.999, 0.9, 0.000222425, 1.37976e-07, 0.4, 0.3, 0.19816),
+    "InvertedDoublePendulum": (128, 512, 10, 0.98, 0.8, 0.000155454, 1.05057e-06, 0.4, 0.5, 0.695929),
+}
+PPO_WIDE = ("HalfCheetah", "Hopper")
+# trpo.yml and a2c.yml tune HalfCheetah, Hopper and Walker2d; what those share is used for the other three as well.
+TRPO = {
+    "n_envs": 2, "n_steps": 1024, "batch_size": 128, "gamma": 0.99, "gae_lambda": 0.95, "learning_rate": 1e-3,
+    "cg_max_steps": 25, "cg_damping": 0.1, "n_critic_updates": 20,
+}  # fmt: skip
+
+
+def class_of(algorithm: str) -> type[OnPolicyAlgorithm]:
+    package, project = ALGORITHMS[known("algorithm", algorithm, ALGORITHMS)]
+    try:
+        found: type[OnPolicyAlgorithm] = getattr(import_module(package), algorithm.upper())
+    except ImportError as error:
+        raise Refused(f"{algorithm} needs {project}: {error} (pip install {project})") from None
+    return found
+
+
+def defaults_of(algorithm: str) -> dict[str, Any]:
+    """Those of its constructor that are plain values, and what SB3 does if nothing is said."""
+    parameters = inspect.signature(class_of(algorithm)).parameters
+    plain = {name: p.default for name, p in parameters.items() if isinstance(p.default, bool | int | float)}
+    own = {name: value for name, value in plain.items() if name not in NOT_SETTINGS}
+    return {"n_envs": 1, "normalize": False, **own}
+
+
+def tuned(algorithm: str, env_id: str) -> dict[str, Any]:
+    """What rl-zoo3 changes of the defaults."""
+    task = known(f"task of rl-zoo3's {algorithm}", task_names(env_id)[0], TASKS)
+    values: dict[str, Mapping[str, Any]] = {
+        "ppo": {**dict(zip(PPO_KEYS, PPO_VALUES[task], strict=True)), **(WIDE if task in PPO_WIDE else {})},
+        "trpo": {**TRPO, **({"target_kl": 0.04} if task == "HalfCheetah" else {})},
+        "a2c": {},
+    }
+    return {"normalize": True, **values[algorithm]}
+
+
+def settings_of(algorithm: str, settings: str, env_id: str) -> dict[str, Any]:
+    """Every setting of a baseline on a task, by name."""
+    values = defaults_of(algorithm)
+    return values | tuned(algorithm, env_id) if known("settings", settings, SETTINGS) == "zoo" else values

@@ -1,0 +1,52 @@
+"""The default folder of a run, what is said if it is taken, and the commands that take a run's folder."""
+
+from geonpg.errors import Refused
+import hashlib
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+from geonpg.configs import load, spelled
+from geonpg.scripts.runs.plan import Plan, plan_of
+from geonpg.scripts.runs.folder import first_difference, naming
+
+UNNAMED = ("method", "steps", "env_threads")  # named anyway, free to change, without effect on results
+LONGEST = 120  # characters of settings in a name; file systems take 255 in all
+
+
+def run_name(plan: Plan) -> str:
+    """Name a run after its environment, preset, method, settings that are not the preset's, and seed."""
+    usual = asdict(load(plan.preset, plan.env_id))
+    chosen = {key: value for key, value in asdict(plan.settings).items() if key not in UNNAMED and value != usual[key]}
+    settings = "_".join(f"{key}={spelled(value)}" for key, value in chosen.items())
+    if len(settings) > LONGEST:
+        settings = f"{settings[:LONGEST]}-{hashlib.sha256(settings.encode()).hexdigest()[:8]}"
+    stem, seed = plan.name.rsplit("_", 1)
+    return "_".join(part for part in (stem, settings, seed) if part)
+
+
+def why_taken(folder: Path, plan: Plan) -> str:
+    """Say what stands in the way of a new run: the same run, another one, or something else."""
+    try:
+        there = plan_of(folder)
+    except Refused as error:
+        return f"{error}; choose another folder by --folder"
+    other = difference(folder, plan)
+    if other:
+        return f"{folder} holds another run, which differs in {other}: choose another folder by --folder"
+    more = ["--steps", str(plan.settings.steps)] if plan.settings.steps > there.settings.steps else []
+    command = shlex.join(["geonpg", "train", "--resume", str(folder), *naming(plan.env_id), *more])
+    return f"{folder} holds this run already: go on with it by `{command}`, or begin another by --seed or --folder"
+
+
+def difference(folder: Path, plan: Plan) -> str:
+    """The first thing in which the run in a folder differs from a plan, apart from its number of steps."""
+    there = plan_of(folder)
+    return first_difference({**there.identity, "device": there.device}, {**plan.identity, "device": plan.device})
+
+
+def next_commands(folder: Path, env_id: str, curves: Path | None = None) -> str:
+    """Two lines for whoever has trained a run: a video of it, and the curves, its own or those in `curves`."""
+    watch = shlex.join(["geonpg", "evaluate", str(folder), *naming(env_id), "--video", str(folder / "final.mp4")])
+    board = shlex.join(["tensorboard", "--logdir", str(curves or folder)])
+    return f"watch it:    {watch}\nthe curves:  {board}"

@@ -1,0 +1,162 @@
+"""The training benchmark measures what it names; how fast things are is not tested."""
+
+import inspect
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from stable_baselines3.common.monitor import Monitor
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+from geonpg.agents import ACKTR
+from geonpg.envs import MujocoVecEnv
+from geonpg.scripts import bench
+from geonpg.scripts.benches import envs as bench_envs
+from geonpg.scripts.benches import train as bench_train
+from geonpg.scripts.runs.building import make_agent, make_env
+
+ID = "HalfCheetah-v4"
+ALGORITHMS = bench_train.algorithms  # as it is outside of tests
+METHODS = ("ng", "mid", "geo", "geof")
+SHARES = {f"share_{name}" for name in ("rollout", "physics", "values", "policy", "critic", "other")}
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_train, "ENVS", (ID,))
+    monkeypatch.setattr(bench_train, "ROUNDS", 2)
+    monkeypatch.setattr(bench_train, "UPDATES", 1)
+    monkeypatch.setattr(bench_train, "BREAKDOWN_UPDATES", 1)
+    monkeypatch.setattr(bench_train, "SB3_STEPS", 20)
+    monkeypatch.setattr(bench_envs, "STEPS", 5)
+
+    def small() -> dict[str, bench_train.Algorithm]:
+        """PPO and TRPO would collect 2048 steps whatever they are asked for."""
+        return {
+            name: make if name == "sb3_a2c" else partial(make, n_steps=20, batch_size=20)
+            for name, make in ALGORITHMS().items()
+        }
+
+    monkeypatch.setattr(bench_train, "algorithms", small)
+
+
+@pytest.fixture
+def agent() -> Iterator[ACKTR]:
+    with ExitStack() as stack:
+        yield bench_train.our_agent(ID, "geo", stack)
+
+
+def names(*rivals: str) -> set[str]:
+    found = {f"{method}_over_{rival}" for method in METHODS for rival in ("limit", *rivals)} | {"geo_over_ng"}
+    found |= {f"{name}_steps_per_second" for name in ("limit", *METHODS, *rivals)}
+    return {f"train/{ID}/{name}" for name in found | SHARES} | {f"train/{name}_threads" for name in rivals}
+
+
+def test_names_and_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sb3_contrib")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    threads = torch.get_num_threads()
+    assert bench.main(["train", "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert set(results) == names("sb3_ppo", "sb3_a2c", "sb3_trpo")
+    assert all(math.isfinite(value) for value in results.values())
+    assert all(value > 0 for value in results.values())
+    printed = bench_train.table(results)
+    assert all(word in printed for word in (ID, "geo over ng", "geo's time", "x sb3_trpo", "x limit", *METHODS))
+    assert torch.get_num_threads() == threads
+    assert list(tmp_path.glob("SB3*")) == [], "loggers of SB3 leave folders"
+
+
+def test_without_sb3_contrib(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sb3_contrib", None)
+    results = bench_train.measure()
+    said = capsys.readouterr().err.splitlines()
+    assert [bench_train.INSTALL in line for line in said] == [True]
+    assert set(results) == names("sb3_ppo", "sb3_a2c")
+    assert "trpo" not in bench_train.table(results)
+
+
+def test_ratios_are_medians_of_ratios_within_a_round() -> None:
+    """The second round is slow for everyone; ratios of medians would be others."""
+    speeds = {"ng": [10.0, 1.0, 8.0], "mid": [1.0, 1.0, 1.0], "geo": [5.0, 3.0, 8.0], "geof": [2.0, 2.0, 2.0]}
+    found = bench_train.ratios({**speeds, "limit": [20.0, 4.0, 10.0], "sb3_ppo": [1.0, 0.5, 4.0]})
+    assert found["geo_over_ng"] == 1.0  # of 0.5, 3, 1
+    assert found["geo_over_limit"] == 0.75  # of 0.25, 0.75, 0.8
+    assert found["ng_over_sb3_ppo"] == 2.0  # of 10, 2, 2
+    assert len(found) == 4 * 2 + 1
+
+
+def test_shares_add_up() -> None:
+    found = bench_train.shares({"rollout": 5.0, "values": 0.5, "policy": 2.0, "critic": 1.5}, 4.0, 10.0)
+    assert set(found) == SHARES
+    assert found["share_physics"] == 0.4
+    assert found["share_other"] == pytest.approx(0.1)
+    assert sum(found.values()) - found["share_physics"] == pytest.approx(1)
+
+
+def test_physics_is_what_the_simulations_take(agent: ACKTR, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = agent.get_env()
+    assert env is not None
+    assert isinstance(env.unwrapped, MujocoVecEnv)
+    step, pause = type(env.unwrapped.batch).step, 0.01
+
+    def slow(batch: Any, **keywords: Any) -> None:
+        time.sleep(pause)
+        step(batch, **keywords)
+
+    monkeypatch.setattr(type(env.unwrapped.batch), "step", slow)
+    with bench_train.watching_physics(env.unwrapped) as seconds:
+        bench_train.go_on(agent, 1)
+    assert len(seconds) == agent.n_steps
+    assert sum(seconds) >= pause * agent.n_steps
+    bench_train.go_on(agent, 1)
+    assert len(seconds) == agent.n_steps, "nobody watches any more"
+
+
+def test_segments_are_one_training(agent: ACKTR) -> None:
+    """In pieces it is bit for bit what `learn` does at once, and whole rollouts are counted."""
+    settings = bench_train.settings_of(ID)
+    rollout = settings.n_envs * settings.n_steps
+    assert [bench_train.go_on(agent, steps) for steps in (rollout, rollout + 1)] == [rollout, 2 * rollout]
+    env = make_env(settings, ID, settings.n_envs, bench_train.SEED)
+    whole = make_agent(settings, env, bench_train.SEED).learn(3 * rollout)
+    env.close()
+    for ours, theirs in zip(agent.policy.parameters(), whole.policy.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_the_others_are_as_their_libraries_make_them() -> None:
+    """One environment with a Monitor, and everything but the seed by default."""
+    with ExitStack() as stack:
+        for make in ALGORITHMS().values():
+            other = bench_train.their_agent(make, ID, stack)
+            defaults = {name: p.default for name, p in inspect.signature(type(other)).parameters.items()}
+            assert isinstance(other, OnPolicyAlgorithm)
+            assert (other.n_steps, other.gamma) == (defaults["n_steps"], defaults["gamma"])
+            env = other.get_env()
+            assert env is not None
+            assert env.env_is_wrapped(Monitor) == [True]
+
+
+def test_the_faster_number_of_threads_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def learn(_: Any, steps: int) -> int:
+        seen.append(torch.get_num_threads())
+        time.sleep(0.02 if seen[-1] == 2 else 0.2)
+        return steps
+
+    monkeypatch.setattr(bench_train, "go_on", learn)
+    make = bench_train.algorithms()["sb3_a2c"]
+    with bench_train.keeping_threads():
+        assert bench_train.best_threads(make, {1, 2}, "test") == 2
+    assert sorted(set(seen)) == [1, 2]
+    assert bench_train.best_threads(make, {1}, "test") == 1

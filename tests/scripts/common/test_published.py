@@ -1,0 +1,24 @@
+"""Levels by which returns are measured."""
+
+import numpy as np
+import pytest
+
+from geonpg.scripts.common.published import RANDOM_LEVEL, kept, normalised
+
+
+def test_a_run_keeps_a_share_of_its_best_distance_from_a_random_policy() -> None:
+    random = RANDOM_LEVEL["Swimmer"]
+    best, last = np.array([100.0, 100.0, random + 50]), np.array([100.0, random, random + 45])
+    assert kept("Swimmer-v5", best, last) == pytest.approx([1.0, 0.0, 0.9])
+
+
+def test_a_run_that_reached_nothing_has_lost_nothing() -> None:
+    random = RANDOM_LEVEL["Pendulum"]
+    assert kept("Pendulum-v1", np.array([random, random - 100]), np.array([random - 50, random - 200])).tolist() == [
+        1,
+        1,
+    ]
+
+
+def test_the_paper_is_one_and_random_is_zero() -> None:
+    assert normalised("InvertedPendulum-v4", np.array([980.0, 6.0])).tolist() == [1, 0]

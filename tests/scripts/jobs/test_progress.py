@@ -1,0 +1,94 @@
+"""How far a study is, and what is shown of it."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from geonpg.scripts.jobs import progress
+from geonpg.scripts.jobs.job import Job
+from geonpg.scripts.jobs.progress import Board, Display, Progress, duration, progress_of, speed_of, time_left
+
+
+def job(env_id: str, family: str = "default", seed: int = 0, steps: int = 1000) -> Job:
+    return Job(env_id, family, "geo", seed, {"steps": steps}, "train", ())
+
+
+def fill(folder: Path, steps: int, seconds: float) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "curve.csv").write_text(f"steps,return\n1,nan\n{steps},12.34\n")
+    (folder / "times.csv").write_text(f"steps,seconds\n1,0.1\n{steps},{seconds}\n")
+
+
+def test_the_speed_is_that_of_the_runs_most_alike() -> None:
+    measured = [
+        (job("Hopper-v4"), Progress(100, 1.0)),
+        (job("Hopper-v4", seed=1), Progress(500, 2.0)),
+        (job("Reacher-v4"), Progress(4000, 1.0)),
+        (job("Reacher-v4", seed=1), Progress()),
+        (job("Hopper-v4", "ppo"), Progress(30, 1.0)),
+    ]
+    assert speed_of(job("Hopper-v4", seed=7), measured) == 200
+    assert speed_of(job("Walker2d-v4"), measured) == 4600 / 4
+    assert speed_of(job("Walker2d-v4", "ppo"), measured) == 30
+    assert speed_of(job("Walker2d-v4", "trpo"), measured) == 4630 / 5
+    assert speed_of(job("Walker2d-v4"), [(job("Walker2d-v4"), Progress())]) is None
+
+
+def test_the_time_left() -> None:
+    jobs = [job("Hopper-v4", seed=seed) for seed in range(5)]
+    now = {j.name: Progress() for j in jobs}
+    assert time_left(jobs, now, [], 2) is None
+    now |= {jobs[0].name: Progress(1024, 10.24), jobs[1].name: Progress(600, 6.0)}  # 100 steps per second
+    assert time_left(jobs, now, [jobs[0].name], 2) == pytest.approx((4 + 10 + 10 + 10) / 2)
+    assert time_left(jobs, now, [jobs[0].name], 40) == pytest.approx(10)  # the longest run
+    assert time_left(jobs, now, [j.name for j in jobs], 2) == 0
+
+
+def test_a_board_reads_the_runs(tmp_path: Path) -> None:
+    jobs = [job("Hopper-v4", seed=seed) for seed in range(4)]
+    first, second, third, _ = (tmp_path / j.name for j in jobs)
+    fill(first, 1024, 10.24)
+    (first / "done.json").write_text("{}")
+    (first / "evaluations.csv").write_text("steps,mean\n1000,1.0\n")
+    board = Board(jobs, tmp_path)
+    fill(second, 500, 5.0)
+    assert board.steps == 1000  # of a run's own budget
+    board.look([jobs[1].name])
+    top, *rest = board.lines([jobs[1].name, jobs[2].name], [jobs[3].name], 2)
+    assert top.startswith("1 of 4 runs done, 1 failed, 1,500 of 4,000 steps, ")
+    assert top.endswith(", 10 s left")
+    assert rest == [f"  {jobs[1].name}: 500 steps, return 12.3", f"  {jobs[2].name}: starting"]
+    assert progress_of(third).steps == 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (59, "59 s"), (61, "2 min"), (3599, "1 h 00 min"), (7500, "2 h 05 min")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_refreshed_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "11")
+    terminal = Terminal()
+    display = Display(terminal)
+    display.show(["a long first line", "second"])
+    display.show(["another"])
+    assert terminal.getvalue() == "a long fir\x1b[K\nsecond\x1b[K\n\x1b[J" + "\x1b[2Fanother\x1b[K\n\x1b[J"
+
+
+def test_elsewhere_one_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = StringIO()
+    display = Display(file)
+    assert display.is_due
+    display.show(["first", "second"])
+    assert file.getvalue() == "first\n"
+    assert not display.is_due
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    assert display.is_due

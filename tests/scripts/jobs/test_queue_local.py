@@ -1,0 +1,137 @@
+"""The runner, on commands that take no time."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from geonpg.scripts.common.locks import locked
+from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
+
+OK, FAILS = "", "import sys; print('first', file=sys.stderr); sys.exit('the last word')"
+# Ends as a run of ours does when it is asked to stop, once its file says that it is there.
+WAITS = """
+import pathlib, signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path(sys.argv[1] + '.saved').touch(), sys.exit(143)))
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(60)
+"""
+
+
+class Desk:
+    """Makes tasks of Python programs, and keeps what has been started and done."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.done: list[str] = []
+
+    def task(self, name: str, *programs: str, arguments: Iterable[str] = ()) -> Task:
+        """Each start runs the next of the programs; the last one again and again."""
+        left = list(programs)
+
+        def command() -> list[str]:
+            self.started.append(name)
+            return [sys.executable, "-I", "-S", "-c", left.pop(0) if len(left) > 1 else left[0], *arguments]
+
+        return Task(name, command, lambda: self.done.append(name))
+
+
+def finish(runner: Runner) -> int:
+    """To the end; how many ran at a time, at most."""
+    most = 0
+    while runner.is_busy:
+        runner.advance()
+        most = max(most, len(runner.running))
+        time.sleep(0.005)
+    return most
+
+
+def until(condition: Path) -> None:
+    patience = time.monotonic() + 30
+    while not condition.exists():
+        assert time.monotonic() < patience
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_all_run_in_order_so_many_at_a_time(slots: int) -> None:
+    desk = Desk()
+    runner = Runner([desk.task(str(i), OK) for i in range(4)], slots)
+    assert finish(runner) == slots
+    assert desk.started == ["0", "1", "2", "3"]
+    assert sorted(desk.done) == desk.started
+    assert not runner.failed
+
+
+def test_a_failure_is_tried_again_once_then_reported() -> None:
+    desk = Desk()
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    tasks = [
+        desk.task("fails", FAILS),
+        desk.task("recovers", FAILS, OK),
+        desk.task("killed", killed),
+        desk.task("silent", "raise SystemExit(3)"),
+        desk.task("fine", OK),
+    ]
+    runner = Runner(tasks, 1)
+    finish(runner)
+    assert desk.done == ["recovers", "fine"]
+    assert desk.started == [name for name in ("fails", "recovers", "killed", "silent") for _ in range(2)] + ["fine"]
+    assert runner.failed == {"fails": "the last word", "killed": "killed by signal 9", "silent": "exit code 3"}
+
+
+def test_one_that_was_stopped_and_saved_has_not_failed() -> None:
+    desk = Desk()
+    stopped = ["raise SystemExit(143)", "raise SystemExit(130)", "raise SystemExit(143)"]
+    runner = Runner([desk.task("stopped", *stopped, OK)], 1)
+    finish(runner)
+    assert desk.done == ["stopped"]
+    assert not runner.failed
+
+
+def test_stopping_waits_until_children_have_saved(tmp_path: Path) -> None:
+    desk = Desk()
+    files = [tmp_path / name for name in "ab"]
+    runner = Runner([desk.task(f.name, WAITS, arguments=[str(f)]) for f in files], 2)
+    runner.advance()
+    for file in files:
+        until(file)
+    runner.stop()
+    assert all(Path(f"{file}.saved").exists() for file in files)
+    assert not runner.running
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from geonpg.scripts.common.locks import locked
+from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
+program = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); os.read(0, 1); time.sleep(1)"
+command = [sys.executable, "-I", "-S", "-c", program, sys.argv[2]]
+with locked(Path(sys.argv[1]), LOCK_SECONDS) as lock:
+    runner = Runner([Task("child", lambda: command, lambda: None)], 1, lock)
+    runner.advance()
+    time.sleep(60)
+"""
+
+
+def test_a_folder_is_locked_until_the_last_child_of_a_killed_runner_has_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The child notices the death of its runner by its standard input, and takes a second to end."""
+    folder, sign = tmp_path / "results", tmp_path / "child is there"
+    folder.mkdir()
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder), str(sign)]) as holder:
+        until(sign)
+        with pytest.raises(ValueError, match="another process is at work in "), locked(folder, seconds=0.1):
+            pass
+        assert capsys.readouterr().err == f"waiting for what is still at work in {folder}\n"
+        os.kill(holder.pid, signal.SIGKILL)
+    killed = time.monotonic()
+    with locked(folder, LOCK_SECONDS):
+        assert time.monotonic() - killed > 0.5

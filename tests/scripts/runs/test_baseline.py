@@ -1,0 +1,204 @@
+"""Baselines: SB3's own algorithms, unchanged by what we put around them, in run folders like ours."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from stable_baselines3 import A2C, PPO
+from torch import nn
+from short_runs import forget, interrupting, write_module
+
+from geonpg.envs import make_vec
+from geonpg.scripts.runs import baseline as baselines
+from geonpg.scripts.runs import baseline_settings as zoo
+from geonpg.scripts.runs.baseline import Baseline, begin, config_of, resume
+from geonpg.scripts.runs.building import normalization_of
+from geonpg.scripts.runs.folder import CURVE, EVALUATIONS, FINAL_EPISODES, TIMES, Stopped
+from geonpg.scripts.common.stopping import listening
+
+pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")  # larger than short rollouts
+PENDULUM, BUDGET = "InvertedPendulum-v4", {"steps": 256, "eval_every": 128, "eval_episodes": 2, "env_threads": 1}
+
+
+def plan(algorithm: str, settings: str = "default", **other: Any) -> Baseline:
+    """A short run with rollouts of 64 steps."""
+    return Baseline(PENDULUM, 3, {**config_of(algorithm, settings, PENDULUM, BUDGET), "n_steps": 64, **other})
+
+
+def stopping_after(updates: int) -> Callable[[], bool]:
+    asked: list[int] = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) >= updates
+
+    return stop
+
+
+def never() -> bool:
+    return False
+
+
+def table(path: Path) -> list[list[str]]:
+    return [line.split(",") for line in path.read_text().splitlines()]
+
+
+def parameters(run: baselines.BaselineRun) -> dict[str, bytes]:
+    return {name: value.numpy().tobytes() for name, value in run.agent.policy.state_dict().items()}
+
+
+@pytest.mark.parametrize("algorithm", zoo.ALGORITHMS)
+@pytest.mark.parametrize("settings", zoo.SETTINGS)
+def test_a_stopped_run_goes_on_bit_for_bit(algorithm: str, settings: str, tmp_path: Path) -> None:
+    whole = begin(plan(algorithm, settings), tmp_path / "whole")
+    whole.train(never)
+    part = begin(plan(algorithm, settings), tmp_path / "part")
+    with pytest.raises(Stopped):
+        part.train(stopping_after(1))
+    torch.manual_seed(1)  # whatever happens in between
+    again = resume(tmp_path / "part")
+    assert 0 < again.steps < whole.steps
+    again.train(never)
+    assert parameters(again) == parameters(whole)
+    for name in ("curve.csv", "evaluations.csv"):
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_A5_a_run_folder_imports_no_module_that_was_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, module = tmp_path / "run", write_module(tmp_path, monkeypatch)
+    begin(plan("a2c"), folder)
+    facts = folder / "run.json"
+    facts.write_text(facts.read_text().replace(PENDULUM, f"{module}:Walk-v0"))
+    assert baselines.main(["--resume", str(folder)]) == 2
+    assert f"{folder} asks for the module {module!r}, whose import runs code" in capsys.readouterr().err
+    assert module not in sys.modules
+    assert resume(folder, f"{module}:Walk-v0").plan.env_id == f"{module}:Walk-v0"
+    forget(module)
+
+
+def test_a_run_leaves_what_ours_leave(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    arguments = [f"--{key.replace('_', '-')}={value}" for key, value in BUDGET.items()]
+    started = ["--algorithm", "a2c", "--env", PENDULUM, "--seed", "3", *arguments]
+    assert baselines.main([*started, "--folder", str(folder)]) == 0
+    columns = {"curve.csv": CURVE, "evaluations.csv": EVALUATIONS, "times.csv": TIMES}
+    for name, expected in columns.items():
+        assert table(folder / name)[0] == list(expected)
+    evaluations = table(folder / "evaluations.csv")[1:]
+    assert [int(row[0]) for row in evaluations] == [130, 260]  # updates are made every 5 steps
+    assert [len(row[3].split()) for row in evaluations] == [2, FINAL_EPISODES]
+    assert json.loads((folder / "run.json").read_text())["env"] == PENDULUM
+    finished = resume(folder)
+    assert finished.is_complete
+    finished.evaluate(FINAL_EPISODES, never)  # always the same for the same policy
+    assert finished.evaluations[-1] == finished.evaluations[-2]
+    before = (folder / "curve.csv").stat().st_mtime_ns
+    assert baselines.main(["--resume", str(folder)]) == 0
+    assert (folder / "curve.csv").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["in between", "the last"])
+def test_B1_an_evaluation_that_was_stopped_is_made_again(number: int, tmp_path: Path) -> None:
+    whole = begin(plan("ppo"), tmp_path / "whole")
+    whole.train(never)
+    part = begin(plan("ppo"), tmp_path / "part")
+    with pytest.MonkeyPatch.context() as patch, listening() as signals:
+        steps = interrupting(number, patch)
+        with pytest.raises(Stopped):
+            part.train(signals)
+        assert len(steps) == 3
+    again = resume(tmp_path / "part")
+    assert not again.is_complete
+    assert len(again.evaluations) == number - 1
+    again.train(never)
+    assert resume(tmp_path / "part").is_complete
+    assert parameters(again) == parameters(whole)
+    for name in ("curve.csv", "evaluations.csv"):
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_it_learns_what_the_algorithm_learns_on_its_own(tmp_path: Path) -> None:
+    """Evaluations and checkpoints change nothing: SB3's class, called plainly, ends with the same numbers."""
+    ours = begin(plan("ppo"), tmp_path / "run")
+    ours.train(never)
+    plain = PPO("MlpPolicy", make_vec(PENDULUM, 1, seed=3), n_steps=64, seed=3, device="cpu").learn(256)
+    assert parameters(ours) == {name: v.numpy().tobytes() for name, v in plain.policy.state_dict().items()}
+
+
+def test_defaults_are_those_of_the_constructor(tmp_path: Path) -> None:
+    config = config_of("a2c", "default", PENDULUM, {})
+    plain, made = A2C("MlpPolicy", make_vec(PENDULUM)), begin(Baseline(PENDULUM, 0, config), tmp_path / "run")
+    for key in ("n_steps", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "normalize_advantage"):
+        assert config[key] == getattr(plain, key) == getattr(made.agent, key)
+    assert made.env.num_envs == 1
+    assert normalization_of(made.env) is None
+    assert "method" not in config  # which says that a run is one of ours
+
+
+def test_tuned_settings_reach_the_agent(tmp_path: Path) -> None:
+    made = begin(Baseline("Hopper-v4", 0, config_of("ppo", "zoo", "Hopper-v4", {})), tmp_path / "run")
+    agent: Any = made.agent
+    assert (agent.n_steps, agent.batch_size, agent.n_epochs, agent.gamma) == (512, 32, 5, 0.999)
+    layers = [module for module in agent.policy.mlp_extractor.policy_net if isinstance(module, nn.Linear)]
+    assert [layer.out_features for layer in layers] == [256, 256]
+    assert isinstance(agent.policy.mlp_extractor.value_net[1], nn.ReLU)
+    assert agent.policy.log_std[0] == -2
+    normalization = normalization_of(made.env)
+    assert normalization is not None
+    assert normalization.gamma == 0.999
+
+
+@pytest.mark.parametrize("algorithm", zoo.ALGORITHMS)
+@pytest.mark.parametrize("task", zoo.TASKS)
+def test_every_task_has_tuned_settings(algorithm: str, task: str) -> None:
+    """And they are settings: the constructor knows them."""
+    config = zoo.settings_of(algorithm, "zoo", f"{task}-v4")
+    assert config["normalize"]
+    own = {*zoo.defaults_of(algorithm), *zoo.POLICY}
+    assert set(config) <= own
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            "--env Hopper-v4 --algorithm reinforce --folder x",
+            "unknown algorithm 'reinforce': choose one of ppo, a2c, trpo",
+        ),
+        ("--env Hopper-v4 --algorithm ppo --settings best --folder x", "unknown settings 'best': choose one of "),
+        ("--env Ant-v4 --algorithm ppo --settings zoo --folder x", "unknown task of rl-zoo3's ppo 'Ant': choose one "),
+        (
+            "--env Hoper-v4 --algorithm ppo --folder x",
+            "unknown environment 'Hoper-v4' (did you mean Hopper-v4?): choose one of ",
+        ),
+        (
+            "--env Hopper-v4 --algorithm ppo --steps 0 --folder x",
+            "steps must be an integer from 1 to 999,999,999,999, not 0",
+        ),
+        ("--env Hopper-v4 --algorithm ppo", "name --algorithm, --env and --folder, or a run to go on with by --resume"),
+        ("--resume missing", "missing is no run folder: "),
+    ],
+)
+def test_wrong_arguments(
+    arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = baselines.main(arguments.split())
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    assert code == 2
+    assert capsys.readouterr().err.startswith(f"geonpg.scripts.runs.baseline: {sentence}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_sb3_contrib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "sb3_contrib", None)
+    with pytest.raises(ValueError, match=r"trpo needs sb3-contrib: .* \(pip install sb3-contrib\)"):
+        zoo.class_of("trpo")

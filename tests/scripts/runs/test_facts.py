@@ -1,0 +1,80 @@
+"""What a run.json says, right or wrong."""
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from geonpg.agents.checkpoint import write
+from geonpg.scripts.runs.facts import Facts, facts_of, versions, warn_of_best, warn_of_changes
+
+GOOD = {"env": "Hopper-v4", "seed": 3, "preset": "default", "device": "cpu", "versions": {"torch": "2"}, "git": ""}
+
+
+def written(folder: Path, content: Any) -> Path:
+    (folder / "run.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    assert facts_of(written(tmp_path, GOOD)) == Facts("Hopper-v4", 3, "default", "cpu", {"torch": "2"})
+    assert facts_of(written(tmp_path, {"env": "Hopper-v4", "seed": 3})) == Facts("Hopper-v4", 3)
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "seed text": ({**GOOD, "seed": "0"}, "seed must be an integer of at least 0, not '0'"),
+    "seed flag": ({**GOOD, "seed": True}, "seed must be an integer of at least 0, not True"),
+    "seed negative": ({**GOOD, "seed": -1}, "seed must be an integer of at least 0, not -1"),
+    "seed none": ({"env": "Hopper-v4"}, "it has no seed"),
+    "env number": ({**GOOD, "env": 5}, "env must be a name, not 5"),
+    "env list": ({**GOOD, "env": ["Hopper-v4"]}, "env must be a name, not ['Hopper-v4']"),
+    "preset none": ({**GOOD, "preset": None}, "preset must be a name, not None"),
+    "device none": ({**GOOD, "device": None}, "device must be one of cpu, cuda, not None"),
+    "device list": ({**GOOD, "device": ["cpu"]}, "device must be one of cpu, cuda, not ['cpu']"),
+    "versions text": ({**GOOD, "versions": "1"}, "versions must be names and versions, not '1'"),
+    "versions numbers": ({**GOOD, "versions": {"torch": 2}}, "versions must be names and versions"),
+    "list": ([GOOD], "it must hold a JSON object"),
+    "number": ("3", "it must hold a JSON object"),
+    "deep": ("[" * 100_000, "is no run folder: "),
+    "nothing": ("", "is no run folder: "),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_B4_a_wrong_type_is_one_sentence(name: str, tmp_path: Path) -> None:
+    content, words = WRONG[name]
+    with pytest.raises(ValueError, match=r"run.json is damaged: |is no run folder: ") as refused:
+        facts_of(written(tmp_path, content))
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_best_model_that_is_not_there_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, anew = tmp_path / "best.ckpt", "the next better evaluation writes it anew"
+    evaluations = [[100, 1.0, 0.0, []], [200, 3.0, 0.0, []], [300, 3.0, 0.0, []]]
+    with caplog.at_level(logging.WARNING):
+        warn_of_best(tmp_path, [], 50)
+        for steps in (200, 400):  # the latter of an evaluation that is made again
+            write(path, {"steps": steps})
+            warn_of_best(tmp_path, evaluations, 300)
+        assert caplog.messages == []
+        write(path, {"steps": 300})
+        warn_of_best(tmp_path, evaluations, 300)
+        path.unlink()
+        warn_of_best(tmp_path, evaluations, 300)
+    assert caplog.messages == [
+        f"{path} is not the best model so far: {anew}",
+        f"{path} does not exist: {anew}",
+    ]
+
+
+def test_A8_other_versions_and_a_missing_card_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        warn_of_changes(Facts("Hopper-v4", 0, versions=versions()))
+        assert caplog.messages == []
+        warn_of_changes(Facts("Hopper-v4", 0, versions={**versions(), "torch": "0.1"}, device="cuda"))
+    changed, card = caplog.messages
+    assert changed == (f"this run was begun with torch 0.1, now {versions()['torch']}: it may not go on bit for bit")
+    assert card == "this run was begun on cuda, which is not here: it goes on on the cpu, and not bit for bit"

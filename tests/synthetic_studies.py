@@ -1,0 +1,39 @@
+"""Synthetic studies on disk: what `geonpg compare` leaves, with returns that a test chose."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from geonpg.scripts.common.artifacts import Cell, Table
+from geonpg.scripts.runs.folder import CURVE, EVALUATIONS, TIMES
+
+ROWS = 10  # of a table
+
+
+def write_run(folder: Path, final: float, steps: int = 1_000_000, preset: str | None = None) -> Path:
+    """A run that rises from a tenth of its final return. The folder says what it is, unless a preset is given."""
+    env_id, family, variant, seed = folder.parts[-4:]
+    is_ours = variant in ("ng", "mid", "geo", "geof")
+    folder.mkdir(parents=True)
+    config = f"steps = {steps}\n" + (f'method = "{variant}"\n' if is_ours else f'algorithm = "{family}"\n')
+    (folder / "config.toml").write_text(config)
+    (folder / "run.json").write_text(json.dumps({"env": env_id, "seed": int(seed), "preset": preset or family}))
+    at = [steps * k // ROWS for k in range(1, ROWS + 1)]
+    heights = [final * (1 - 0.9 * math.exp(-5 * k / ROWS)) for k in range(1, ROWS)] + [final]
+    episodes = [" ".join(["1.0"] * count) for count in [10] * (ROWS - 1) + [20]]
+    rows: dict[str, tuple[Sequence[str], list[list[Cell]]]] = {
+        "curve": (CURVE, [[s, h, 100.0, *[0.0] * 5] for s, h in zip(at, heights, strict=True)]),
+        "evaluations": (EVALUATIONS, [[s, h, 1.0, e] for s, h, e in zip(at, heights, episodes, strict=True)]),
+        "times": (TIMES, [[s, s / 1000, *[0.0] * 5] for s in at]),
+    }
+    rows["curve"][1][0][1] = float("nan")  # no episode has ended yet
+    for name, (columns, cells) in rows.items():
+        (folder / f"{name}.csv").write_text(Table(name, name, columns, cells).csv())
+    return folder
+
+
+def write_group(folder: Path, finals: list[float], steps: int = 1_000_000, preset: str | None = None) -> None:
+    """One run for each final return."""
+    for seed, final in enumerate(finals):
+        write_run(folder / str(seed), final, steps, preset)
