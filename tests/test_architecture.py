@@ -16,7 +16,7 @@ BOTTOM = {"errors", "files", "finite"}  # modules of geonpg itself, which every 
 # Which of ours a room may import, beside itself and the bottom, and which foreign packages (None: any). A room that is
 # not in the first column does not exist; "scripts" is the commands, which no room imports.
 ROOMS: dict[str, tuple[set[str], set[str] | None]] = {
-    "package": ({"scripts", "scripts.common"}, {"numpy"}),
+    "package": ({"agents", "envs", "kfac", "scripts", "scripts.common", "scripts.models"}, {"numpy"}),
     "kfac": (set(), {"torch", "numpy", "scipy"}),
     "envs": (set(), {"numpy", "gymnasium", "mujoco", "stable_baselines3"}),
     "configs": (set(), set()),
