@@ -3,11 +3,10 @@
 The main path: SB3's `learn` calls `collect_rollouts` (collector.py) and `train` in turn.
 """
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, cast
 from warnings import warn
 
@@ -35,6 +34,7 @@ from .outputs import Networks, draws_of
 from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
 from .threads import threads_for, using_threads
 from .units import fitting_units
+from .update_stats import UpdateStats
 
 Self = TypeVar("Self", bound="ACKTR")
 
@@ -117,6 +117,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.critic_gradient_averaging, self.critic_lambda = critic_gradient_averaging, critic_lambda
         self.torch_threads, self.ranks = torch_threads, ranks
         self.seconds: dict[str, float] = {}  # by phase, in this process
+        self.last_update: UpdateStats | None = None  # None before the first one in this process
         self._scales: tuple[InputScale | None, InputScale | None] = None, None  # followed, and now
         if _init_setup_model:
             self._setup_model()
@@ -139,7 +140,7 @@ class ACKTR(OnPolicyAlgorithm):
         return cast(torch.optim.Optimizer, self.policy.critic_optimizer)
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "networks", "ranks", "_scales"]
+        return [*super()._excluded_save_params(), "networks", "ranks", "last_update", "_scales"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer", "policy.critic_optimizer"], []
@@ -188,7 +189,8 @@ class ACKTR(OnPolicyAlgorithm):
         self._follow_inputs()
         self.ranks.agree(list(self.policy.parameters()))  # other machines may round differently
         self._n_updates += 1
-        self._record_update(policy_loss, value_loss, entropy)
+        self.last_update = self._stats(policy_loss, value_loss, entropy)
+        self.last_update.record(self.logger)
 
     def _follow_inputs(self) -> None:
         """Keep what the networks make of an observation, whose normalisation has moved since they last did."""
@@ -248,24 +250,18 @@ class ACKTR(OnPolicyAlgorithm):
                 optimizer.step(regression)
         return self.ranks.number(errors[0]) * unit**2
 
-    def _record_update(self, policy_loss: float, value_loss: float, entropy: float) -> None:
-        buffer, report = self.rollout_buffer, self.optimizer.report
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self.logger.record(
-            "train/explained_variance", explained_variance(buffer.values.ravel(), buffer.returns.ravel())
+    def _stats(self, policy_loss: float, value_loss: float, entropy: float) -> UpdateStats:
+        buffer, std = self.rollout_buffer, getattr(self.policy, "log_std", None)
+        return UpdateStats(
+            n_updates=self._n_updates,
+            policy_loss=policy_loss,
+            value_loss=value_loss,
+            entropy=entropy,
+            explained_variance=float(explained_variance(buffer.values.ravel(), buffer.returns.ravel())),
+            report=self.optimizer.report,
+            rejected=self.optimizer.rejected,
+            std=None if std is None else float(std.detach().exp().mean()),
         )
-        self.logger.record("train/entropy_loss", -entropy)
-        self.logger.record("train/policy_loss", policy_loss)
-        self.logger.record("train/value_loss", value_loss)
-        self.logger.record("train/approx_kl", report.actual_kl)
-        self.logger.record("train/rejected", self.optimizer.rejected)
-        if hasattr(self.policy, "log_std"):
-            self.logger.record("train/std", float(self.policy.log_std.detach().exp().mean()))
-        for name, value in asdict(report).items():
-            if not math.isnan(value):
-                self.logger.record(f"geometry/{name}", float(value))
-        if report.accepted and report.predicted_kl > 0:
-            self.logger.record("geometry/actual_over_predicted_kl", report.actual_kl / report.predicted_kl)
 
     def dump_logs(self, iteration: int = 0) -> None:
         for layer, number in self.optimizer.condition_numbers().items():

@@ -72,9 +72,10 @@ class Keeper(BaseCallback):
 def curve_row(agent: ACKTR) -> list[float]:
     """One row of the learning curve, from the last update."""
     assert agent.ep_info_buffer is not None
-    episodes, values = agent.ep_info_buffer, agent.logger.name_to_value
+    assert agent.last_update is not None
+    episodes, update = agent.ep_info_buffer, agent.last_update
     returns = float(np.mean([e["r"] for e in episodes])) if episodes else float("nan")
     lengths = float(np.mean([e["l"] for e in episodes])) if episodes else float("nan")
-    logged = [float(values[f"train/{name}"]) for name in ("explained_variance", "value_loss")]
-    kl, rejected = agent.optimizer.report.actual_kl, agent.optimizer.rejected
-    return [int(agent.num_timesteps), returns, lengths, kl, -float(values["train/entropy_loss"]), *logged, rejected]
+    step = update.report.actual_kl, update.entropy
+    critic = update.explained_variance, update.value_loss
+    return [int(agent.num_timesteps), returns, lengths, *step, *critic, update.rejected]
