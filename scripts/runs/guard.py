@@ -1,6 +1,5 @@
 """Stands between a user's environment and everything else: what it does wrong is said in its own name."""
 
-from geonpg.errors import Refused
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,15 +14,16 @@ import stable_baselines3
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
-from geonpg.finite import BrokenEnvironment, check_finite
 from geonpg.envs import quietly
 from geonpg.envs.spaces import one_line
 from geonpg.envs.wrappers import restore, state_of
+from geonpg.errors import Refused
+from geonpg.finite import BrokenEnvironment, check_finite
 
-ROOM = Path(__file__).resolve().parent
+HOUSE = Path(__file__).resolve().parents[2]
 GYMNASIUM = Path(gymnasium.__file__).parent
 # Whose code calls an environment and is not one; gymnasium's own environments lie in folders of gymnasium/envs.
-CALLERS = (Path(stable_baselines3.__file__).parent, ROOM, *(ROOM.parent / name for name in ("agents", "envs")))
+CALLERS = (Path(stable_baselines3.__file__).parent, *(HOUSE / room for room in ("scripts", "agents", "envs")))
 
 
 class Guarded(VecEnvWrapper):

@@ -11,11 +11,11 @@ from gymnasium.envs.registration import EnvSpec
 from short_runs import refusal
 
 from geonpg.agents.checkpoint import Checkpoints
+from geonpg.errors import Refused
 from geonpg.finite import BrokenEnvironment
-from geonpg.scripts.runs import folder as records
 from geonpg.scripts import train
-from geonpg.scripts.runs.building import make_env
-from geonpg.scripts.runs.building import RAW
+from geonpg.scripts.runs import folder as records
+from geonpg.scripts.runs.building import RAW, make_env
 
 KEYS = ("n_steps=16", "hidden=8", "critic_hidden=8", "eval_every=10000", "eval_episodes=2")
 SMALL = ["--n-envs", "3", "--steps", "480", *(f"--set={key}" for key in KEYS)]
@@ -110,6 +110,16 @@ def test_B5_evaluate_tells_it_too(
     assert train.main(["--env", env_id, *SMALL, "--steps", "48", "--folder", str(tmp_path / "run")]) == 0
     failing(monkeypatch, "init", KeyError("joint"))
     assert refusal(capsys, tmp_path / "run").startswith("environment 'Failing-v0' cannot be made: KeyError: 'joint' (")
+
+
+def test_our_own_refusals_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What our code says of an environment is not reported as an error of the environment's own."""
+    with pytest.raises(Refused, match=r"^unknown environment 'Rocket-v3': choose one of "):
+        make_env(RAW, "Rocket-v3", 1, 0)
+    env_id = failing(monkeypatch, "nowhere", ValueError())
+    monkeypatch.setattr(Failing, "observation_space", spaces.Text(5))
+    with pytest.raises(Refused, match=r"^observations of Failing-v0 must be a Box"):
+        make_env(RAW, env_id, 1, 0)
 
 
 def test_C9_a_reward_that_float32_does_not_hold_is_told(
