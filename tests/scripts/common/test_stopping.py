@@ -17,7 +17,7 @@ from geonpg.scripts import train
 from geonpg.scripts.common.stopping import AFTER_UPDATE, as_process, listening
 from geonpg.scripts.runs.keeper import Keeper
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 SMALL = ("n_steps=16", "hidden=8", "critic_hidden=8", "eval_every=1000", "eval_episodes=2", "env_threads=1")
 TINY = ["--env", "InvertedPendulum-v4", "--n-envs", "4", "--steps", "256", *(f"--set={key}" for key in SMALL)]

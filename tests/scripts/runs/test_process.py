@@ -19,7 +19,7 @@ from geonpg.kfac.ranks import ALONE, Ranks
 from geonpg.scripts import train
 from geonpg.scripts.runs.run import Plan, Run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--env", "Reacher-v4", "--set", "n_envs=4", "--set", "n_steps=32", "--set", "eval_episodes=2"]
 
 
