@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from geonpg.files import replacing
 from geonpg.scripts.common.parser import Parser, up_to
 from geonpg.scripts.common.stopping import as_process
 
@@ -50,6 +49,8 @@ def parse(argv: Sequence[str] | None) -> Namespace:
             parser.error(f"--{option} goes with {name}, not with {arguments.name}")
     if arguments.figure and arguments.name not in DRAWN:
         parser.error(f"--figure goes with {', '.join(DRAWN)}, not with {arguments.name}")
+    if arguments.figure and arguments.figure.suffix not in (".png", ".svg"):
+        parser.error(f"--figure must end in .png or .svg, not {arguments.figure}")
     if arguments.figure and not arguments.figure.parent.is_dir():
         parser.error(f"--figure must be in a folder that exists, not {arguments.figure}")
     return arguments
@@ -66,8 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     print(json.dumps(results) if arguments.json else module.table(results))
     if arguments.figure:
-        with replacing(arguments.figure) as temporary:
-            module.figure(results).savefig(temporary, format="png", dpi=110)
+        from geonpg.scripts.common.style import write_figure
+
+        write_figure(module.figure(results), arguments.figure)
     return 1 if results.get(f"{arguments.name}/lost") else 0
 
 

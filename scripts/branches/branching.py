@@ -13,14 +13,14 @@ from tqdm import tqdm
 from geonpg.configs import load, to_toml
 from geonpg.envs import is_native
 from geonpg.errors import Refused, require
-from geonpg.files import replacing, write_text
+from geonpg.files import write_text
 from geonpg.scripts.branches.analysis import figure, flat, read_study, tables
 from geonpg.scripts.branches.design import DESIGN, TASKS, Design, design_of
 from geonpg.scripts.branches.trunk import RULES, read_rows, rows_path
-from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.artifacts import Table, markdown, write_tables
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.stopping import Signals, listening
-from geonpg.scripts.common.style import encoded
+from geonpg.scripts.common.style import KINDS, write_figure
 from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
 from geonpg.scripts.runs.building import make_env
 
@@ -86,10 +86,9 @@ def report(results: Path) -> tuple[list[Table], dict[str, float]]:
     study = read_study(results)
     require(bool(study), f"{results} has no checkpoint yet that every rule has been tried at")
     found = tables(study)
-    write_text(results / "tables.md", "\n\n".join(table.markdown() for table in found) + "\n")
-    for kind in ("png", "svg"):
-        with replacing(results / f"branch.{kind}") as temporary:
-            temporary.write_bytes(encoded(figure(study), kind))
+    write_tables(found, results / "tables.md", "Paired branches")
+    for kind in KINDS:
+        write_figure(figure(study), results / f"branch.{kind}")
     return found, flat(study)
 
 
@@ -107,7 +106,7 @@ def branch(arguments: Namespace) -> int:
     except (Refused, OSError) as error:
         print(f"geonpg branch: {error}", file=sys.stderr)
         return 2
-    print(json.dumps(numbers) if arguments.json else "\n\n".join(table.markdown() for table in found))
+    print(json.dumps(numbers) if arguments.json else markdown(found))
     for name, reason in failed.items():
         print(f"{name} failed: {reason}", file=sys.stderr)
     return 1 if failed else 0

@@ -1,11 +1,13 @@
 """What a command leaves behind: tables and files, each written whole or not at all."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from math import floor, isfinite, log10
 from pathlib import Path
+
+from geonpg.files import write_text
 
 Cell = str | int | float
 RUNS = Path("runs")  # where a command writes unless a folder is named; git ignores it, so nothing tracked is there
@@ -35,6 +37,16 @@ class Table:
         lines = ["| " + " | ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
         lines.insert(1, "|" + "|".join(f"-{dashes}-" for dashes in rule) + "|")
         return "\n".join([f"## {self.title}", "", *lines, *(["", self.note] if self.note else [])])
+
+
+def markdown(tables: Iterable[Table]) -> str:
+    """Every table, one below the other."""
+    return "\n\n".join(table.markdown() for table in tables)
+
+
+def write_tables(tables: Iterable[Table], path: Path, heading: str) -> None:
+    """Write a page of tables for people, whole or not at all."""
+    write_text(path, f"# {heading}\n\n{markdown(tables)}\n")
 
 
 def shown(cell: Cell) -> str:

@@ -2,11 +2,18 @@
 
 from collections.abc import Mapping
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from geonpg.errors import known
+from geonpg.files import replacing
+
+KINDS = ("png", "svg")  # of files that figures are written to
+DPI = 120
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
 METHOD_STYLE: Mapping[str, dict[str, Any]] = {
@@ -25,9 +32,17 @@ def plain(ax: Axes) -> None:
 
 
 def encoded(figure: Figure, kind: str, facecolor: str = "white") -> bytes:
-    """As svg or png: text stays text, and without dates and versions the same data give the same bytes."""
+    """Encode as svg or png: text stays text, and without dates and versions the same data give the same bytes."""
+    known("format of figures", kind, KINDS)
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) if kind == "svg" else {"Software": None}
     file = BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "geonpg", "svg.fonttype": "none"}):
-        figure.savefig(file, format=kind, dpi=120, facecolor=facecolor, metadata=metadata)
+        figure.savefig(file, format=kind, dpi=DPI, facecolor=facecolor, metadata=metadata)
     return file.getvalue()
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Write a figure in the format that the file's name ends with, whole or not at all."""
+    data = encoded(figure, path.suffix[1:])
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)

@@ -10,9 +10,9 @@ import torch
 from tqdm import tqdm
 
 from geonpg.errors import Refused, choose
-from geonpg.files import replacing, write_text
-from geonpg.scripts.common.artifacts import RUNS, Table
+from geonpg.scripts.common.artifacts import RUNS, Table, markdown, write_tables
 from geonpg.scripts.common.locks import locked
+from geonpg.scripts.common.style import write_figure
 from geonpg.scripts.deep.data import DataError
 from geonpg.scripts.deep.figures import Runs, course_table, figures_of, levels_table, paper_table, summary_table
 from geonpg.scripts.deep.methods import METHODS
@@ -83,10 +83,9 @@ def report(runs: Runs, title: str, task: Task, paper: bool, out: Path) -> list[T
     course = course_table(runs, [update for update in COURSE if update <= longest])
     tables = [summary_table(runs, title, task.unit), course, levels_table(runs)]
     tables += [paper_table(runs)] if paper else []
-    write_text(out / "tables.md", "\n\n".join([f"# {title}", *(table.markdown() for table in tables)]) + "\n")
+    write_tables(tables, out / "tables.md", title)
     for name, figure in figures_of(runs, title, task.unit, paper).items():
-        with replacing(out / name) as temporary:
-            figure.savefig(temporary, format="png", dpi=110)
+        write_figure(figure, out / name)
     return tables
 
 
@@ -108,7 +107,7 @@ def study(arguments: Namespace) -> int:
             tables = report(known_runs(out), title, task, arguments.task == "mnist" and arguments.size == "full", out)
     except OSError as error:
         raise Refused(f"cannot write to the folder {str(out)!r}: {error.strerror}") from None
-    print("\n\n".join(table.markdown() for table in tables))
+    print(markdown(tables))
     print(f"\nwritten to {out}: tables.md, figures and one CSV per method")
     if not finished:
         print("interrupted: the same command continues", file=sys.stderr)

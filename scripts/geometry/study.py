@@ -10,8 +10,9 @@ import torch
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from geonpg.files import replacing, write_text
-from geonpg.scripts.common.artifacts import Table
+from geonpg.files import write_text
+from geonpg.scripts.common.artifacts import Table, markdown, write_tables
+from geonpg.scripts.common.style import write_figure
 from geonpg.scripts.geometry.figures import gamma_figure, order_figure, policy_figure
 from geonpg.scripts.geometry.gamma import (
     GammaStudy,
@@ -135,23 +136,21 @@ def run(scale: Scale) -> Results:
 
 def write(results: Results, out: Path) -> list[Path]:
     """Leaves every table and figure in `out`; returns what was written."""
-    tables = results.tables()
+    tables, figures = results.tables(), results.figures()
     texts = {f"{table.name}.csv": table.csv() for table in [*tables, *results.data()]}
-    texts["tables.md"] = "\n\n".join(["# Invariance", *(table.markdown() for table in tables)]) + "\n"
     for name, text in texts.items():
         write_text(out / name, text)
-    figures = results.figures()
+    write_tables(tables, out / "tables.md", "Invariance")
     for name, figure in figures.items():
-        with replacing(out / name) as temporary:
-            figure.savefig(temporary, format="png", dpi=130)
-    return [out / name for name in (*texts, *figures)]
+        write_figure(figure, out / name)
+    return [out / name for name in (*texts, "tables.md", *figures)]
 
 
 def study(out: Path, quick: bool) -> int:
     """Run everything and leave it in `out`; the command's exit code."""
     results = run(QUICK if quick else FULL)
     written = write(results, out)
-    print("\n\n".join(table.markdown() for table in results.tables()))
+    print(markdown(results.tables()))
     print("\nwritten:", *(f"  {path}" for path in written), "", sep="\n")
     found = checks(results)
     print(*found, sep="\n")

@@ -9,9 +9,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from geonpg.errors import require
-from geonpg.files import replacing, write_text
+from geonpg.files import write_text
 from geonpg.scripts.branches import analysis as branches
-from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.artifacts import Table, markdown
+from geonpg.scripts.common.style import KINDS, write_figure
 from geonpg.scripts.reports import figures
 from geonpg.scripts.reports.comparisons import over_baseline
 from geonpg.scripts.reports.page import page
@@ -50,10 +51,9 @@ def write(study: Study, found: Sequence[Table], branched: branches.Study, out: P
         f"{c.measure}-{c.where}": figures.combined(c.panels, style, figures.legend_labels(study, c.kinds)) for c in many
     }
     for name, figure in {**drawn, **together}.items():
-        for kind in ("svg", "png"):
+        for kind in KINDS:
             written.append(out / "figures" / f"{name}.{kind}")
-            with replacing(written[-1]) as temporary:
-                temporary.write_bytes(figures.encoded(figure, kind))
+            write_figure(figure, written[-1])
     return written
 
 
@@ -69,5 +69,5 @@ def report(arguments: Namespace) -> None:
     if arguments.json:
         print(json.dumps(numbers(study) | branches.flat(branched)))
     else:
-        print("\n\n".join(table.markdown() for table in [*found, *(branches.tables(branched) if branched else ())]))
+        print(markdown([*found, *(branches.tables(branched) if branched else ())]))
         print("\nwritten:", *(f"  {path}" for path in written), sep="\n")

@@ -100,6 +100,9 @@ def test_scaling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit):
         bench.main(["scaling", "--figure", str(tmp_path / "nowhere" / "scaling.png")])
     assert "--figure must be in a folder that exists" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        bench.main(["scaling", "--figure", str(tmp_path / "scaling.pdf")])
+    assert "--figure must end in .png or .svg" in capsys.readouterr().err
 
 
 def test_counts_go_with_their_benchmark(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,9 +15,7 @@ from torch import Tensor
 from torch.distributions import Gamma, kl_divergence
 from torch.func import hessian, jacfwd
 
-from geonpg.files import replacing, write_text
 from geonpg.scripts import cli, invariance
-from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.geometry import study as invariance_study
 from geonpg.scripts.geometry.gamma import CHARTS, STEP_COST, Chart, Sample, Task, fisher, follow, gamma_flow, spread
 from geonpg.scripts.geometry.orders import fitted_slope
@@ -207,24 +205,3 @@ def test_trajectory_that_leaves_the_domain_is_kept_up_to_there(method: str) -> N
 def test_fitted_slope_passes_over_what_has_no_logarithm() -> None:
     assert fitted_slope([1, 2, 4, 8], [3, 12, math.nan, 192]) == pytest.approx(2)
     assert math.isnan(fitted_slope([1, 2], [1, 0]))
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
-    write_text(path, "old")
-
-    def fail() -> None:
-        with replacing(path) as temporary:
-            temporary.write_text("half")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_table_keeps_every_digit_for_programs() -> None:
-    table = Table("name", "Title", ("method", "value"), [["ng", 1 / 3]])
-    assert next(csv.DictReader(StringIO(table.csv())))["value"] == str(1 / 3)
-    assert "| ng     | 0.333 |" in table.markdown()

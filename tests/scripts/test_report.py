@@ -249,7 +249,7 @@ def test_C16_without_a_folder_nothing_goes_into_results(
         assert sorted(runs.rglob("*")) == before
         assert {path.name for path in (tmp_path / "runs/report").iterdir()} == {"report.html", "figures"}
         shutil.rmtree(tmp_path / "runs")
-    assert "runs/" in (Path(__file__).parents[2] / ".gitignore").read_text().splitlines()
+    assert "/runs/" in (Path(__file__).parents[2] / ".gitignore").read_text().splitlines()
 
 
 def test_C16_the_commands_that_rebuild_our_results_name_them() -> None:
