@@ -72,13 +72,17 @@ class ScaleActions(VecEnvWrapper):
             raise Refused(f"scale_actions takes actions in a bounded box, not {space}")
         super().__init__(venv, action_space=spaces.Box(-1.0, 1.0, space.shape, np.float32))
         self._low, self._high = space.low, space.high
-        self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2
+        self.middle, self.half = (space.high + space.low) / 2, (space.high - space.low) / 2
 
     def reset(self) -> Any:
         return self.venv.reset()
 
     def step_async(self, actions: NDArray[Any]) -> None:
-        self.venv.step_async((self._middle + self._half * actions).clip(self._low, self._high))
+        self.venv.step_async(self.scaled(actions))
+
+    def scaled(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Bring actions in [-1, 1] to the environment's bounds."""
+        return (self.middle + self.half * actions).clip(self._low, self._high)
 
     def step_wait(self) -> VecEnvStepReturn:
         return self.venv.step_wait()

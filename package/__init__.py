@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from geonpg.agents import ACKTR
     from geonpg.envs import Normalize, make_vec
     from geonpg.kfac import NaturalGradient
-    from geonpg.scripts.models.model import load
+    from geonpg.scripts.models.loading import load
 
     __version__: str
 else:
@@ -19,7 +19,7 @@ else:
         "ACKTR": "geonpg.agents",
         "NaturalGradient": "geonpg.kfac",
         "Normalize": "geonpg.envs",
-        "load": "geonpg.scripts.models.model",
+        "load": "geonpg.scripts.models.loading",
         "make_vec": "geonpg.envs",
     }
 

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from argparse import Namespace
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from geonpg.envs.spaces import one_line
 from geonpg.errors import Refused, require
 from geonpg.finite import BrokenEnvironment
 from geonpg.scripts.common.intervals import student
-from geonpg.scripts.models.model import Model, load
+from geonpg.scripts.models.loading import load
 from geonpg.scripts.models.normalization import beside
-from geonpg.scripts.runs.building import play
+from geonpg.scripts.models.policy import TrainedPolicy
+from geonpg.scripts.runs.building import play, prepare
 
 # What an option needs beyond the project's own dependencies: modules, and what pip calls them.
 NEEDS = {
@@ -48,16 +50,15 @@ def interval(returns: NDArray[np.float64]) -> tuple[float, float] | None:
     return (float(found.low), float(found.high)) if len(returns) > 1 else None
 
 
-def assess(model: Model, episodes: int, seed: int, deterministic: bool) -> dict[str, Any]:
-    """Plain data about that many episodes."""
+def assess(trained: TrainedPolicy, episodes: int, seed: int, deterministic: bool) -> dict[str, Any]:
+    """Play that many episodes; plain data about them."""
     torch.manual_seed(seed)  # decides the actions that are drawn
-    env = model.make_env(episodes, seed)
-    returns, lengths = play(model.policy, env, deterministic)
-    env.close()
+    with closing(trained.make_env(episodes, seed)) as env:
+        returns, lengths = play(trained, env, deterministic)
     return {
-        "model": str(model.path),
-        "env": model.env_id,
-        "steps": model.steps,
+        "model": str(trained.path),
+        "env": trained.env_id,
+        "steps": trained.steps,
         "episodes": episodes,
         "seed": seed,
         "deterministic": deterministic,
@@ -94,28 +95,31 @@ def note_normalization(path: Path) -> None:
 def execute(arguments: Namespace) -> None:
     for option in NEEDS:
         check_output(option, getattr(arguments, option))
-    model = load(arguments.path, arguments.model, arguments.env, arguments.normalization)
+    path, is_zip = arguments.path, arguments.path.suffix == ".zip" and arguments.path.is_file()
+    require(not is_zip or arguments.env is not None, f"{path} does not say its environment: name it by --env")
+    trained = load(path, arguments.model, arguments.env, arguments.normalization)
+    prepare(trained.settings)
     deterministic = not arguments.stochastic
-    if arguments.path.suffix == ".zip" and arguments.normalization is None:
-        note_normalization(arguments.path)
+    if is_zip and arguments.normalization is None:
+        note_normalization(path)
     if arguments.export is not None:
         from geonpg.scripts.models.export import check_exportable
 
-        check_exportable(model)
-    result = assess(model, arguments.episodes, arguments.seed, deterministic)
+        check_exportable(trained)
+    result = assess(trained, arguments.episodes, arguments.seed, deterministic)
     tell = (lambda text: None) if arguments.json else print
     tell(sentence(result))
     if arguments.video is not None:
         from geonpg.scripts.models.video import record
 
         torch.manual_seed(arguments.seed)
-        facts = record(model, arguments.video, arguments.seed, deterministic, result["lengths"][0])
+        facts = record(trained, arguments.video, arguments.seed, deterministic, result["lengths"][0])
         result["video"] = facts
         tell(f"{facts['file']}: an episode of {facts['length']} steps, return {facts['return']:.1f}")
     if arguments.export is not None:
         from geonpg.scripts.models.export import export
 
-        facts = export(model, arguments.export, arguments.seed)
+        facts = export(trained, arguments.export, arguments.seed)
         result["export"] = facts
         tell(
             f"{facts['file']}: differs from the torch policy by {facts['difference']:.1e} at most, "

@@ -4,6 +4,7 @@ The graph is written node by node, which needs no tracer and has no operator in 
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ from torch import nn
 from geonpg.agents.checkpoint import write_bytes
 from geonpg.agents.outputs import is_standard
 from geonpg.errors import require
-from geonpg.scripts.models.model import Model
-from geonpg.scripts.runs.building import RAW, evaluation_env, play
+from geonpg.scripts.models.policy import TrainedPolicy, with_history
+from geonpg.scripts.runs.building import play
 
 Array = NDArray[Any]
 
@@ -40,16 +41,16 @@ ACTIVATIONS: dict[type[nn.Module], Callable[[Any], tuple[str, dict[str, Any]]]] 
 }
 
 
-def export(model: Model, path: Path, seed: int) -> dict[str, Any]:
+def export(trained: TrainedPolicy, path: Path, seed: int) -> dict[str, Any]:
     """Write the graph, once it has been found equal to the policy; tells the difference, and on how many observations.
 
     Both are given the same float32 observations: those of an episode that the graph plays, and random ones around them.
     """
-    check_exportable(model)
-    data = to_onnx(model).SerializeToString()
-    player = Player(data, model.settings.frames)
-    observations = trials(player, model, seed)
-    difference = largest_difference(model, observations, player.act(observations))
+    check_exportable(trained)
+    data = to_onnx(trained).SerializeToString()
+    player = Player(data, trained.settings.frames)
+    observations = trials(player, trained, seed)
+    difference = largest_difference(trained, observations, player.act(observations))
     require(
         difference <= TOLERANCE,
         f"the graph differs from the torch policy by {difference:.1e}, more than {TOLERANCE}: {path} is not written",
@@ -58,9 +59,9 @@ def export(model: Model, path: Path, seed: int) -> dict[str, Any]:
     return {"file": str(path), "difference": difference, "observations": len(observations)}
 
 
-def check_exportable(model: Model) -> None:
+def check_exportable(trained: TrainedPolicy) -> None:
     """Before any work: a graph can be made of this policy."""
-    policy: Any = model.policy
+    policy: Any = trained.network
     require(
         isinstance(policy, ActorCriticPolicy)
         and is_standard(policy)
@@ -96,19 +97,19 @@ class Graph:
         return name
 
 
-def to_onnx(model: Model) -> onnx.ModelProto:
+def to_onnx(trained: TrainedPolicy) -> onnx.ModelProto:
     """observation [n, ...] -> action [n, ...]; [n, frames, ...] if the policy sees several."""
-    frames = [model.settings.frames] if model.settings.frames > 1 else []
-    shape: list[str | int] = ["n", *frames, *shape_of(model.observation_space)]
-    kind = TensorProto.FLOAT if isinstance(model.action_space, spaces.Box) else TensorProto.INT64
+    frames = [trained.settings.frames] if trained.settings.frames > 1 else []
+    shape: list[str | int] = ["n", *frames, *shape_of(trained.observation_space)]
+    kind = TensorProto.FLOAT if isinstance(trained.action_space, spaces.Box) else TensorProto.INT64
     observation = helper.make_tensor_value_info("observation", TensorProto.FLOAT, shape, FRAMES_NOTE if frames else "")
-    action = helper.make_tensor_value_info("action", kind, ["n", *shape_of(model.action_space)])
+    action = helper.make_tensor_value_info("action", kind, ["n", *shape_of(trained.action_space)])
     graph = Graph()
-    decide(graph, think(graph, see(graph, "observation", model), model.policy), model)
-    body = helper.make_graph(graph.nodes, model.env_id, [observation], [action], graph.constants)
+    decide(graph, think(graph, see(graph, "observation", trained), trained.network), trained)
+    body = helper.make_graph(graph.nodes, trained.env_id or "policy", [observation], [action], graph.constants)
     opset = [helper.make_opsetid("", OPSET)]
     made = helper.make_model(body, opset_imports=opset, ir_version=IR_VERSION, producer_name="geonpg")
-    helper.set_model_props(made, {"env": model.env_id, "steps": str(model.steps)})
+    helper.set_model_props(made, {"env": trained.env_id or "", "steps": str(trained.steps)})
     onnx.checker.check_model(made, full_check=True)
     return made
 
@@ -117,10 +118,10 @@ def shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
     return tuple(space.shape or ())
 
 
-def see(graph: Graph, x: str, model: Model) -> str:
+def see(graph: Graph, x: str, trained: TrainedPolicy) -> str:
     """Raw observations -> the network's inputs [n, d]: normalised in double precision, as `Normalize` does."""
-    missing = graph.node("IsNaN", x) if model.settings.frames > 1 else None
-    normalize = model.normalization
+    missing = graph.node("IsNaN", x) if trained.settings.frames > 1 else None
+    normalize = trained.normalization
     if normalize is not None and normalize.scales_observations:
         moments, clip = normalize.observation_moments, np.array(normalize.clip, dtype=np.float64)
         x = graph.node("Cast", x, to=TensorProto.DOUBLE)
@@ -144,14 +145,14 @@ def think(graph: Graph, x: str, policy: Any) -> str:
     return x
 
 
-def decide(graph: Graph, z: str, model: Model) -> None:
+def decide(graph: Graph, z: str, trained: TrainedPolicy) -> None:
     """Parameters [n, k] -> the likeliest action, as the environment takes it."""
-    space = model.action_space
+    space = trained.action_space
     if isinstance(space, spaces.Box):
-        z = bound(graph, z, model.policy.action_space)
-        if model.settings.scale_actions:
-            middle, half = middle_and_half(space)
-            z = graph.node("Add", graph.node("Mul", z, half.reshape(-1)), middle.reshape(-1))
+        z = bound(graph, z, trained.network.action_space)
+        if trained.scaling is not None:
+            z = graph.node("Mul", z, trained.scaling.half.reshape(-1))
+            z = graph.node("Add", z, trained.scaling.middle.reshape(-1))
             z = bound(graph, z, space)  # the last bit of a sum may lie outside
         graph.node("Reshape", z, np.array([-1, *space.shape]), result="action")
     elif isinstance(space, spaces.Discrete):
@@ -172,11 +173,6 @@ def bound(graph: Graph, x: str, space: Any) -> str:
     return graph.node("Min", graph.node("Max", x, low), high)
 
 
-def middle_and_half(space: spaces.Box) -> tuple[Array, Array]:
-    """As `ScaleActions` has them."""
-    return (space.high + space.low) / 2, (space.high - space.low) / 2
-
-
 class Player:
     """A graph that plays raw environments as a policy would, and remembers what it was given."""
 
@@ -190,23 +186,20 @@ class Player:
         return actions
 
     def predict(
-        self, observation: Any, state: Any = None, episode_start: Array | None = None, deterministic: bool = False
+        self, observation: Any, state: Any = None, episode_start: Array | None = None, deterministic: bool = True
     ) -> tuple[Array, Any]:
-        """SB3's signature."""
-        now = np.asarray(observation, dtype=np.float32)
+        """SB3's signature; the graph itself keeps nothing, like the policy that it was made of."""
+        seen = np.asarray(observation, dtype=np.float32)
         if self.frames > 1:
-            unseen = np.full((len(now), self.frames, *now.shape[1:]), np.nan, dtype=np.float32)
-            before = self.seen[-1] if self.seen else unseen
-            now = np.concatenate([now[:, None], before[:, :-1]], axis=1)
-        self.seen.append(now)
-        return self.act(now), state
+            seen = state = with_history(seen, state, episode_start, self.frames).astype(np.float32)
+        self.seen.append(seen)
+        return self.act(seen), state
 
 
-def trials(player: Player, model: Model, seed: int) -> Array:
+def trials(player: Player, trained: TrainedPolicy, seed: int) -> Array:
     """The observations of an episode, and random ones around them: [n, ...]."""
-    env = evaluation_env(RAW, model.env_id, 1, None, seed)
-    play(player, env)
-    env.close()
+    with closing(trained.make_env(1, seed)) as env:
+        play(player, env)
     real = np.concatenate(player.seen)
     newest = real[:, 0] if player.frames > 1 else real
     noise = np.random.default_rng(seed).standard_normal((RANDOM_OBSERVATIONS, *real.shape[1:]))
@@ -214,21 +207,16 @@ def trials(player: Player, model: Model, seed: int) -> Array:
     return np.concatenate([real, random.astype(np.float32)])
 
 
-def largest_difference(model: Model, observations: Array, actions: Array) -> float:
+def largest_difference(trained: TrainedPolicy, observations: Array, actions: Array) -> float:
     """Between the policy's actions and these. Choices, which have no distance, are compared by their log-probability:
     where two are equally likely up to rounding, either is right.
     """
-    inputs, policy = observations, model.policy
-    if model.normalization is not None:
-        inputs = model.normalization.normalize_observations(inputs)
-    if model.settings.frames > 1:
-        inputs = np.where(np.isnan(inputs), 0, inputs).reshape(len(inputs), -1)
-    own, _ = policy.predict(inputs, deterministic=True)
-    if isinstance(model.action_space, spaces.Box):
-        middle, half = middle_and_half(model.action_space) if model.settings.scale_actions else (0, 1)
-        return float(np.abs(middle + half * own - actions).max())
+    own, _ = trained.act(observations)
+    if isinstance(trained.action_space, spaces.Box):
+        return float(np.abs(own - actions).max())
+    policy = trained.network
     assert isinstance(policy, ActorCriticPolicy)
     with torch.no_grad():
-        distribution = policy.get_distribution(policy.obs_to_tensor(inputs)[0])
+        distribution = policy.get_distribution(policy.obs_to_tensor(trained.inputs(observations))[0])
         best, found = (distribution.log_prob(torch.as_tensor(choice).float()) for choice in (own, actions))
     return float((best - found).abs().max())

@@ -16,20 +16,20 @@ from tqdm import tqdm
 from geonpg.envs import is_native, quietly
 from geonpg.errors import Refused
 from geonpg.files import replacing
-from geonpg.scripts.models.model import Model
+from geonpg.scripts.models.policy import TrainedPolicy
 from geonpg.scripts.runs.building import play
 
 FRAMES_PER_SECOND = 30  # about; more would cost time and show no more
 DISK = "is the disk full?"
 
 
-def record(model: Model, path: Path, seed: int, deterministic: bool, expected: int) -> dict[str, Any]:
+def record(trained: TrainedPolicy, path: Path, seed: int, deterministic: bool, expected: int) -> dict[str, Any]:
     """Write an episode as an .mp4, at the speed of life; tells its return, length and frames.
 
     It begins like the first one of an evaluation. Played alone, its actions are rounded otherwise, so that it may end
     otherwise; `expected` steps are a guess for the progress bar.
     """
-    env = stage(model, seed)
+    env = stage(trained, seed)
     rate = float(env.get_attr("metadata")[0].get("render_fps", FRAMES_PER_SECOND))
     every = max(1, round(rate / FRAMES_PER_SECOND))
     with replacing(path) as temporary, tqdm(total=expected, unit=" steps", desc=path.name, delay=0.1) as bar:
@@ -40,7 +40,7 @@ def record(model: Model, path: Path, seed: int, deterministic: bool, expected: i
                     shoot(picture(env))
                 bar.update()
 
-            returns, lengths = play(model.policy, env, deterministic, watch)
+            returns, lengths = play(trained, env, deterministic, watch)
         frames = len(range(0, int(lengths[0]), every))
         if frames_in(temporary) != frames:
             raise OSError(f"{path} could not be written whole: {DISK}")
@@ -48,13 +48,13 @@ def record(model: Model, path: Path, seed: int, deterministic: bool, expected: i
     return {"file": str(path), "return": float(returns[0]), "length": int(lengths[0]), "frames": frames}
 
 
-def stage(model: Model, seed: int) -> VecEnv:
+def stage(trained: TrainedPolicy, seed: int) -> VecEnv:
     """One environment that can be drawn. The camera follows what runs away, where the task has such a camera."""
     if "DISPLAY" not in os.environ:
         os.environ.setdefault("MUJOCO_GL", "egl")  # both are read when the first picture is drawn
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's
-    camera = {"camera_name": "track"} if is_native(model.env_id) else {}
-    return model.make_env(1, seed, render_mode="rgb_array", **camera)
+    camera = {"camera_name": "track"} if is_native(str(trained.env_id)) else {}
+    return trained.make_env(1, seed, render_mode="rgb_array", **camera)
 
 
 def picture(env: VecEnv) -> NDArray[np.uint8]:

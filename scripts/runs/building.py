@@ -66,6 +66,11 @@ def make_env(settings: Settings, env_id: str, n_envs: int, seed: int, **keywords
         venv = make_vec(env_id, n_envs, seed=seed, threads=settings.env_threads, **keywords)
     if not is_native(env_id):  # ours have been checked
         venv = Guarded(channels_first(venv), env_id)
+    return wrapped(settings, venv)
+
+
+def wrapped(settings: Settings, venv: VecEnv) -> VecEnv:
+    """Environments with what a run's settings put between them and its agent."""
     if settings.scale_actions:
         venv = ScaleActions(venv)
     scales_observations = settings.normalize_observations and has_numbers(venv.observation_space)

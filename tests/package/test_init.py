@@ -13,7 +13,7 @@ from geonpg.agents.acktr import ACKTR
 from geonpg.envs.make import make_vec
 from geonpg.envs.normalize import Normalize
 from geonpg.kfac.optimizer import NaturalGradient
-from geonpg.scripts.models.model import load
+from geonpg.scripts.models.loading import load
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

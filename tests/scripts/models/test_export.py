@@ -14,7 +14,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 
 from geonpg.agents import ACKTR
 from geonpg.scripts.models import export
-from geonpg.scripts.models.model import load
+from geonpg.scripts.models.loading import load
 from geonpg.scripts.runs.building import RAW, evaluation_seed, make_env, play
 
 
@@ -53,7 +53,7 @@ def test_actions_of_a_graph_lie_within_bounds(runs: Runs) -> None:
     for name in ("pendulum", "frames"):
         model = load(runs(name))
         with torch.no_grad():
-            model.policy.get_parameter("action_net.weight").mul_(1e4)
+            model.network.get_parameter("action_net.weight").mul_(1e4)
         player = export.Player(export.to_onnx(model).SerializeToString(), model.settings.frames)
         actions = player.act(export.trials(player, model, 0))
         space = model.action_space
@@ -70,7 +70,7 @@ def test_a_graph_that_differs_is_not_written(
     def stale(model: Any) -> Any:
         made = honest(model)
         with torch.no_grad():
-            model.policy.get_parameter("action_net.bias")[0] += 0.05
+            model.network.get_parameter("action_net.bias")[0] += 0.05
         return made
 
     monkeypatch.setattr(export, "to_onnx", stale)
@@ -91,7 +91,7 @@ def test_images_are_evaluated_but_not_exported(
 
 def test_unknown_activations_are_refused(runs: Runs) -> None:
     model = load(runs("pendulum"))
-    layers: Any = model.policy.get_submodule("mlp_extractor.policy_net")
+    layers: Any = model.network.get_submodule("mlp_extractor.policy_net")
     layers[1] = torch.nn.Mish()
     with pytest.raises(ValueError, match="activation Mish cannot be exported: only Tanh, ReLU, ELU can"):
         export.check_exportable(model)

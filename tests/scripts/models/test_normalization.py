@@ -125,6 +125,6 @@ def test_A4_wrong_files_are_one_sentence(tmp_path: Path, zipped: Zipped, capsys:
     assert refusal(capsys, *given) == f"{file} has statistics of 3 numbers, not of 4"
     Normalize(make_vec("Pendulum-v1")).save(file)
     assert refusal(capsys, *given) == f"{file} has statistics of 3 numbers, not of 4"
-    own = "--normalization is for an SB3 .zip: "
+    own = "normalization is for an SB3 .zip: "
     (tmp_path / "model.ckpt").touch()
     assert refusal(capsys, tmp_path / "model.ckpt", "--normalization", file).startswith(own)

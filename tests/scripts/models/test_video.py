@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from short_runs import Runs, evaluated, refusal
 
-from geonpg.scripts.models.model import load
+from geonpg.scripts.models.loading import load
 from geonpg.scripts.models.video import picture, stage
 from geonpg.scripts.runs.building import RAW
 

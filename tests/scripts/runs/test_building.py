@@ -15,7 +15,7 @@ from toy_envs import World
 
 from geonpg.agents.policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
 from geonpg.scripts.runs import building
-from geonpg.scripts.models import model as models
+from geonpg.scripts.models import loading as models
 from geonpg.scripts.runs import run
 from geonpg.scripts import cli, train
 from geonpg.scripts.runs.building import has_time_limit, make_env
@@ -137,7 +137,7 @@ def test_C8_any_observations_can_be_trained_on_and_evaluated(
     name, folder = f"{look.title().replace(' ', '')}-v0", tmp_path / "run"
     small = ["--n-envs", "2", "--steps", "32", "--set=n_steps=8", "--set=hidden=4", "--set=critic_hidden=4"]
     assert train.main(["--env", name, *small, "--folder", str(folder)]) == 0
-    assert type(models.load(folder).policy) is POLICIES.get(look, ACKTRPolicy)
+    assert type(models.load(folder).network) is POLICIES.get(look, ACKTRPolicy)
     capsys.readouterr()
     assert cli.main(["evaluate", str(folder), "--json"]) == 0
     returns = " ".join(map(repr, json.loads(capsys.readouterr().out)["returns"]))
@@ -162,5 +162,5 @@ def test_C8_models_of_before_are_still_read(tmp_path: Path, monkeypatch: pytest.
     with monkeypatch.context() as patch:
         patch.setattr(building, "policy_for", lambda space, weights: "MlpPolicy")
         assert train.main(["--env", "Image-v0", *small, "--folder", str(tmp_path / "run")]) == 0
-    assert type(models.load(tmp_path / "run").policy) is ACKTRPolicy
+    assert type(models.load(tmp_path / "run").network) is ACKTRPolicy
     assert cli.main(["evaluate", str(tmp_path / "run")]) == 0

@@ -13,7 +13,7 @@ from training_processes import Death, Nursery, nursery
 
 from geonpg.agents.checkpoint import Checkpoints, read
 from geonpg.scripts.jobs import job as jobs
-from geonpg.scripts.models import model as models
+from geonpg.scripts.models import loading as models
 from geonpg.scripts.runs import run
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")

@@ -36,7 +36,7 @@ WRONG = {
     "empty": "empty is no run folder: it holds no final.ckpt and no run.json",
     "begun": "begun has no final model; there is best",
     "begun --model best --env CartPole-v1": "begun/best.ckpt is of InvertedPendulum-v4: --env must say the same, not C",
-    "begun/best.ckpt --model best": "--model chooses among the models of a run folder, and begun/best.ckpt is a file",
+    "begun/best.ckpt --model best": "model 'best' is chosen among those of a run folder, and begun/best.ckpt is a file",
     "begun --model worst": "argument --model: invalid choice: 'worst' (choose from ",
     "begun --episodes 0": "argument --episodes: must be from 1 to 10,000, not 0",
     "begun --episodes 1e9": "argument --episodes: must be from 1 to 10,000, not 1e9",
