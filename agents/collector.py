@@ -62,7 +62,8 @@ def step_through(
     rollout = Rollout(np.zeros(env.num_envs, dtype=np.bool_))
     act = sampler(agent.networks, n_rollout_steps, env.num_envs, agent.device, agent.ranks)
     unknown = torch.zeros(env.num_envs, 1), torch.zeros(env.num_envs)  # values and log-probabilities, for now
-    check_finite(agent._last_obs, np.zeros(env.num_envs))  # what a reset returned, nobody has looked at
+    assert agent._last_obs is not None
+    check_finite(agent._last_obs)  # which a reset may have returned
     for n_steps in range(n_rollout_steps):
         if agent.use_sde and (n_steps == 0 or (agent.sde_sample_freq > 0 and n_steps % agent.sde_sample_freq == 0)):
             agent.policy.reset_noise(env.num_envs)

@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 
 from geonpg.errors import Refused
 from geonpg.files import replacing
+from geonpg.finite import check_finals, check_finite
 
 from .task import Array, Flags
 from .wrappers import restore, state_of
@@ -159,6 +160,7 @@ class Normalize(VecEnvWrapper):
 
     def reset(self) -> Any:
         observations: Any = self.venv.reset()
+        check_finite(observations)
         self._discounted[:] = 0
         if self.training:
             rows = self._rows(observations)
@@ -172,6 +174,8 @@ class Normalize(VecEnvWrapper):
     def step_wait(self) -> VecEnvStepReturn:
         observations: Any
         observations, rewards, dones, infos = self.venv.step_wait()
+        check_finite(observations, rewards)
+        check_finals(dones, infos)
         if self.training:
             self._learn(self._rows(observations), rewards, dones)
         for i in dones.nonzero()[0]:

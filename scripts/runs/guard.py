@@ -1,4 +1,4 @@
-"""Stands between a user's environment and everything else: what it does wrong is said in its own name."""
+"""A wrapper between a user's environment and everything else, which reports the environment's faults by its id."""
 
 import traceback
 from collections.abc import Iterator
@@ -12,44 +12,47 @@ import gymnasium
 import numpy as np
 import stable_baselines3
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecEnvWrapper
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from geonpg.envs import quietly
 from geonpg.envs.spaces import one_line
 from geonpg.envs.wrappers import restore, state_of
 from geonpg.errors import Refused
-from geonpg.finite import BrokenEnvironment, check_finite
+from geonpg.finite import Array, BrokenEnvironment, check_finals, check_finite
 
 HOUSE = Path(__file__).resolve().parents[2]
 GYMNASIUM = Path(gymnasium.__file__).parent
-# Whose code calls an environment and is not one; gymnasium's own environments lie in folders of gymnasium/envs.
+# Folders of code that calls environments; gymnasium's own environments lie in sub-folders of gymnasium/envs.
 CALLERS = (Path(stable_baselines3.__file__).parent, *(HOUSE / room for room in ("scripts", "agents", "envs")))
 
 
 class Guarded(VecEnvWrapper):
-    """Names the environment that raises an error, or returns what is not a number: later it could not be told whose.
+    """Names the environment in every complaint about it: one that raises an error, or returns NaN or infinity.
 
-    Normalisation would spread the one to all, and the other would end in forty lines of everybody's code.
+    Normalize and the agent check numbers too, but know no id; baselines and evaluations may have neither.
     """
 
     def __init__(self, venv: VecEnv, env_id: str) -> None:
         super().__init__(venv)
         self.name = f" of {env_id}"
 
-    def reset(self) -> Any:
+    def reset(self) -> VecEnvObs:
+        """Reset the environments; raise BrokenEnvironment in the name of one that fails."""
         with self.blaming():
             observations = self.venv.reset()
-        check_finite(observations, np.zeros(self.num_envs), self.name)
+        check_finite(observations, of=self.name)
         return observations
 
     def step_wait(self) -> VecEnvStepReturn:
+        """Step the environments; raise BrokenEnvironment in the name of one that fails."""
         with self.blaming(), np.errstate(over="ignore"):  # of a reward that float32 does not hold, which comes next
             observations, rewards, dones, infos = self.venv.step_wait()
         check_finite(observations, self.as_returned(rewards, dones, infos), self.name)
+        check_finals(dones, infos, self.name)
         return observations, rewards, dones, infos
 
-    def as_returned(self, rewards: Any, dones: Any, infos: Any) -> Any:
-        """Rewards before SB3 has made float32 of them, where they are infinite now: those that its Monitor has kept."""
+    def as_returned(self, rewards: Array, dones: Array, infos: list[dict[str, Any]]) -> Array:
+        """Return rewards as they were before SB3 stored them as float32, from what its Monitor has kept."""
         if not np.isinf(rewards).any():
             return rewards
         rewards = rewards.astype(np.float64)
@@ -59,29 +62,31 @@ class Guarded(VecEnvWrapper):
 
     @contextmanager
     def blaming(self) -> Iterator[None]:
-        """Inside, an exception becomes BrokenEnvironment, with the environment's own frames."""
+        """Turn an exception into BrokenEnvironment, with the environment's own frames."""
         try:
             yield
-        except Exception as error:  # anything may happen in there
+        except Exception as error:  # an environment may raise anything
             index = index_of(error.__traceback__)
             who = f"an environment{self.name}" if index is None else f"environment {index}{self.name}"
             frames = "".join(traceback.format_list(own_frames(error)))
             raise BrokenEnvironment(f"{who} raised {described(error)}", frames) from error
 
     def get_state(self) -> dict[str, Any]:
+        """Return the state of the environments, if they have one."""
         return {"venv": state_of(self.venv)}
 
     def set_state(self, state: dict[str, Any]) -> None:
+        """Continue from `get_state()`."""
         restore(self.venv, state["venv"])
 
 
 def described(error: Exception) -> str:
-    """The kind of an error and what it says, in one line."""
+    """Describe an error in one line, by its class and message."""
     return f"{type(error).__name__}: {one_line(error)}".rstrip(": ")
 
 
 def index_of(trace: TracebackType | None) -> int | None:
-    """Which of its environments SB3 was at."""
+    """Find the index of the environment that SB3 was stepping or resetting; None if it cannot be told."""
     for frame, _ in traceback.walk_tb(trace):
         if isinstance(frame.f_locals.get("self"), DummyVecEnv) and "env_idx" in frame.f_locals:
             return int(frame.f_locals["env_idx"])
@@ -89,11 +94,12 @@ def index_of(trace: TracebackType | None) -> int | None:
 
 
 def own_frames(error: Exception) -> list[traceback.FrameSummary]:
-    """Where an exception came from, without those who called the environment; nothing if it did not come from there."""
+    """Return the frames of an exception that lie in the environment's own code; empty if none does."""
     return list(dropwhile(lambda frame: is_caller(Path(frame.filename)), traceback.extract_tb(error.__traceback__)))
 
 
 def is_caller(file: Path) -> bool:
+    """Return whether a file calls environments and holds none: SB3's, ours, or gymnasium's outside of its tasks."""
     environments = GYMNASIUM / "envs"
     if file.is_relative_to(GYMNASIUM):
         return not file.is_relative_to(environments) or file.parent == environments
@@ -104,7 +110,7 @@ def is_caller(file: Path) -> bool:
 
 @contextmanager
 def making(env_id: str) -> Iterator[None]:
-    """Inside, an environment is made: one that cannot be is named, with the reason."""
+    """Raise Refused with the environment's id and the reason if it cannot be made in here."""
     try:
         with quietly():
             yield

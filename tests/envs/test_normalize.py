@@ -12,9 +12,10 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
-from toy_envs import World, many
+from toy_envs import OBSERVATIONS, World, many
 
-from geonpg.envs import Moments, MujocoVecEnv, Normalize, frozen
+from geonpg.envs import Moments, MujocoVecEnv, Normalize, frozen, make_vec
+from geonpg.finite import BrokenEnvironment
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -251,6 +252,62 @@ def test_observations_that_are_not_scaled_may_be_anything(space: spaces.Space[An
     state = venv.get_state()
     venv.set_state({**state, "observations": Moments(4).get_state()})  # an earlier version kept them anyway
     venv.step(np.ones(3, np.int64))
+
+
+class Broken(World):
+    """Returns `value` from its fifth step on: in rewards, or in the first, middle or last observations of episodes."""
+
+    def __init__(self, where: str, value: float) -> None:
+        super().__init__(spaces.Box(-3, 3, (4,), np.float64), spaces.Discrete(2))
+        self.where, self.value = where, value
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = super().reset(seed=seed)
+        return self.spoilt(observation, "first"), info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        observation = self.spoilt(observation, "last" if terminated or truncated else "middle")
+        broken = self.where == "reward" and len(self.received) >= 5
+        return observation, self.value if broken else reward, terminated, truncated, info
+
+    def spoilt(self, observation: Any, where: str) -> Any:
+        if self.where == where and len(self.received) >= 5:
+            observation[1] = self.value
+        return observation
+
+
+HEALTHY_STEPS = {"first": 6, "middle": 4, "last": 6, "reward": 4}
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e300])
+@pytest.mark.parametrize("where", HEALTHY_STEPS)
+@pytest.mark.parametrize("options", [{}, {"rewards": False}, {"observations": False}], ids=str)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_a_broken_environment_does_not_reach_the_statistics(where: str, value: float, options: Any) -> None:
+    """Around make_vec and nothing else, as a user of the library would have it."""
+    worlds = iter([World(OBSERVATIONS["vector"], spaces.Discrete(2)) for _ in range(2)])
+    venv = Normalize(make_vec(lambda: next(worlds, None) or Broken(where, value), 3, seed=0), **options)
+    venv.reset()
+    what = "a reward" if where == "reward" else "an observation"
+    sentence = rf"^environment 2 returned {what} of .*, which is (not finite|too large for float32)"
+    for _ in range(HEALTHY_STEPS[where]):
+        venv.step(np.zeros(3, int))
+    before = str(venv.get_state())
+    with pytest.raises(BrokenEnvironment, match=sentence):
+        venv.step(np.zeros(3, int))
+    assert str(venv.get_state()) == before
+
+
+def test_a_first_observation_that_is_not_finite_does_not_reach_the_statistics() -> None:
+    broken = Broken("first", np.nan)
+    venv = Normalize(make_vec(lambda: broken))
+    venv.reset()
+    broken.received += [0] * 5
+    before = str(venv.get_state())
+    with pytest.raises(BrokenEnvironment, match=r"^environment 0 returned an observation of nan, which is not finite$"):
+        venv.reset()
+    assert str(venv.get_state()) == before
 
 
 class Meeting:

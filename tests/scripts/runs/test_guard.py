@@ -140,3 +140,12 @@ def test_C9_the_last_reward_of_an_episode_too(monkeypatch: pytest.MonkeyPatch) -
         BrokenEnvironment, match=r"^environment 0 of Failing-v0 returned a reward of -1e\+300, which is "
     ):
         env.step(np.zeros((2, 1)))
+
+
+def test_the_last_observation_of_an_episode_is_named_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = make_env(RAW, failing(monkeypatch, "nowhere", ValueError()), 2, 0)
+    last = np.array([0, np.inf], np.float32)
+    monkeypatch.setattr(Failing, "step", lambda self, action: (last, 1.0, True, False, {}))
+    env.reset()
+    with pytest.raises(BrokenEnvironment, match=r"^environment 0 of Failing-v0 returned an observation of inf, which "):
+        env.step(np.zeros((2, 1)))
