@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from geonpg.errors import require
 
-from .calls import Call
 from .families import Family
-from .functional import Network
 from .layout import Layout
-from .taylor import Linearisation
+from .linearisation import Linearisation
+from .network import Call, Network
 
 
 @dataclass(frozen=True)

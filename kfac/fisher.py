@@ -16,8 +16,9 @@ from .factors import is_finite, running_average
 from .families import Family, FreeLogStd, Gaussian
 from .flow import StepFailure
 from .layout import Layout
+from .linearisation import Linearisation, Signals
 from .ranks import ALONE, Ranks
-from .taylor import FeedForward, Linearisation, Signals
+from .taylor import FeedForward
 
 log = logging.getLogger(__name__)
 

@@ -1,28 +1,20 @@
-"""The same derivatives for any module, by autograd and `torch.func` forward mode."""
+"""The derivatives of any function of the parameters, by autograd and by the forward mode of `torch.func`."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, jvp
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.overrides import TorchFunctionMode
+from torch.func import jvp
 
-from geonpg.errors import Refused
-
-from .calls import Call, Watched, watching
-from .layout import Layout
+from .linearisation import Linearisation, Signals
 from .modes import Curve, forward_mode, reverse_mode
-from .several import Several, joined, merged
-from .taylor import FeedForward, Linearisation, Signals, plan_of
+from .several import merged
 
 
 @contextmanager
-def recording(layers: dict[str, nn.Module]) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:
-    """Inside, every call of a layer leaves its input and output behind; afterwards no hook remains."""
+def recording(layers: Mapping[str, nn.Module]) -> Iterator[dict[str, list[tuple[Tensor, Tensor]]]]:
+    """Record the input and output of every call of a layer inside the block; afterwards no hook remains."""
     record: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in layers}
 
     def remember(name: str) -> Callable[..., Tensor]:
@@ -40,140 +32,35 @@ def recording(layers: dict[str, nn.Module]) -> Iterator[dict[str, list[tuple[Ten
             handle.remove()
 
 
-class WithoutDropout(TorchFunctionMode):
-    """Dropout is noise in the gradient, not part of the model whose geometry is measured.
-
-    Nor could it be: forward and reverse mode draw different masks from the same seed.
-    """
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if func in (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout):
-            return args[0] if args else kwargs["input"]
-        if func is F.scaled_dot_product_attention:
-            names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-            kwargs = {**dict(zip(names, args, strict=False)), **kwargs, "dropout_p": 0.0}
-            return func(**kwargs)
-        return func(*args, **kwargs)
-
-
-def aliases_of(module: nn.Module) -> dict[str, str]:
-    """Further names of parameters and buffers that several modules share: to the first one.
-
-    A module that is registered twice gives none; torch's own `tie_weights` would swap it twice, and leave it broken.
-    """
-    first: dict[int, str] = {}
-    aliases: dict[str, str] = {}
-    for prefix, owner in module.named_modules():
-        for name, tensor in (*owner._parameters.items(), *owner._buffers.items()):
-            full = f"{prefix}.{name}" if prefix else name
-            if tensor is not None and first.setdefault(id(tensor), full) != full:
-                aliases[full] = first[id(tensor)]
-    return aliases
-
-
-class Network:
-    """A module as a function of its flat parameter vector.
-
-    Plain chains of linear layers and activations take the written-out path of `taylor.py`, everything
-    else `torch.func`. The module itself is never altered: buffers are evaluated on copies.
-    """
-
-    def __init__(
-        self, module: nn.Module, layers: Sequence[str] = (), written_out: bool = True, layout: Layout | None = None
-    ) -> None:
-        self.module = module
-        self.layout = layout or Layout(module)
-        self.layers = {name: module.get_submodule(name) for name in layers}
-        self.plan = plan_of(module) if written_out else None
-        if self.plan is not None and sum(step.parameters for step in self.plan) != len(self.layout.names):
-            self.plan = None  # a layer that is used twice, or one that is not trained
-        self._aliases = aliases_of(module)
-        self._nested_checked: dict[bool, bool] = {}
-
-    def trusts_nested(self, at: "Functional") -> bool:
-        """Checked once for training and once for evaluation mode.
-
-        torch's nested forward mode is silently wrong through LayerNorm and through BatchNorm in
-        training, whose saved statistics it takes for constants.
-        """
-        training = self.module.training
-        if training not in self._nested_checked:
-            self._nested_checked[training] = at.nested_is_right()
-        return self._nested_checked[training]
-
-    def evaluate(self, y: Tensor, call: Call) -> Tensor:
-        """The outputs z at the parameters y, without dropout; other randomness is the same every time."""
-        # at a point in another precision than the parameters', what had theirs comes along; all else keeps its own
-        own = self.layout.dtype
-        buffers = {
-            name: b.to(y.dtype if b.dtype == own else b.dtype, copy=True) for name, b in self.module.named_buffers()
-        }
-        # the fused attention kernels have neither a forward mode nor a second derivative
-        with torch.random.fork_rng(), sdpa_kernel(SDPBackend.MATH), WithoutDropout():
-            torch.manual_seed(0)
-            state = {**self.layout.named(y), **buffers}
-            state |= {alias: state[name] for alias, name in self._aliases.items() if name in state}
-            z = functional_call(self.module, state, call.args, call.kwargs, tie_weights=False)
-        if not isinstance(z, Tensor) or z.ndim < 2:
-            got = f"a tensor of shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"a {type(z).__name__}"
-            raise Refused(f"the module must return the family's parameters as one tensor [cases, ..., size], not {got}")
-        return z
-
-    def _written_out_input(self, call: Call) -> Tensor | None:
-        if self.plan is None or len(call.args) != 1 or call.kwargs:
-            return None
-        x = call.args[0]
-        return x if isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point() else None
-
-    @torch.no_grad()
-    def outputs(self, y: Tensor, call: Call) -> Tensor:
-        x = self._written_out_input(call)
-        if x is None or self.plan is None:
-            return self.evaluate(y, call)
-        return FeedForward(self.plan, self.layout, y, x).z
-
-    def linearise(self, y: Tensor, call: Call, values: Sequence[Tensor] = ()) -> Linearisation:
-        """The network at y; `values` are those watched there, and save a forward pass."""
-        x = self._written_out_input(call)
-        if x is None or self.plan is None:
-            return Functional(self, y, call)
-        usable = values if all(value.dtype == y.dtype for value in values) else ()
-        with torch.no_grad():
-            return FeedForward(self.plan, self.layout, y, x, usable)
-
-    def linearise_all(self, y: Tensor, calls: Sequence[Call], values: Sequence[Sequence[Tensor]] = ()) -> Linearisation:
-        """The network at y on the cases of all calls together."""
-        known = values or [()] * len(calls)
-        parts = [self.linearise(y, call, own) for call, own in zip(calls, known, strict=True)]
-        return parts[0] if len(parts) == 1 else Several(parts)
-
-    def outputs_all(self, y: Tensor, calls: Sequence[Call]) -> Tensor:
-        outputs = [self.outputs(y, call) for call in calls]
-        return outputs[0] if len(outputs) == 1 else joined(outputs)
-
-    def watching(self) -> AbstractContextManager[list[Watched]]:
-        """Inside, calls of the module are noted, with the values of a written-out plan's layers."""
-        leaves = {id(step.module): step.module for step in self.plan or []}
-        return watching(self.module, leaves.values(), self.layout.parameters[0])
-
-
 class Functional(Linearisation):
-    """Any module at one point: reverse mode by autograd, forward mode by `torch.func`."""
+    """Any function z(y) at one point: reverse mode by autograd, forward mode by `torch.func`.
+
+    function: the outputs as a function of the parameters; it may be asked at a point in double precision.
+    layers: the layers inside it whose signals are asked for.
+    trusts_nested: whether second derivatives may be made by nested forward mode; otherwise by differences of R.
+    """
 
     vectorises = True
 
-    def __init__(self, network: Network, y: Tensor, call: Call) -> None:
-        self.network, self.y, self.call, self.size = network, y, call, network.layout.size
-        with torch.enable_grad(), recording(network.layers) as self._record:
+    def __init__(
+        self,
+        function: Callable[[Tensor], Tensor],
+        y: Tensor,
+        layers: Mapping[str, nn.Module],
+        trusts_nested: Callable[["Functional"], bool],
+    ) -> None:
+        self.y, self.size = y, y.numel()
+        self._function, self._layers, self._trusts_nested = function, layers, trusts_nested
+        with torch.enable_grad(), recording(layers) as self._record:
             self._leaf = y.detach().requires_grad_()
-            self._z = network.evaluate(self._leaf, call)
+            self._z = function(self._leaf)
         self.z = self._z.detach()
 
+    def _elsewhere(self, y: Tensor) -> "Functional":
+        return Functional(self._function, y, self._layers, self._trusts_nested)
+
     def _along(self, v: Tensor) -> Curve:
-        return lambda t: self.network.evaluate(self.y + t * v, self.call)
+        return lambda t: self._function(self.y + t * v)
 
     def first(self, v: Tensor) -> Tensor:
         try:
@@ -201,7 +88,7 @@ class Functional(Linearisation):
 
     def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """R and S, by nested forward mode where that can be trusted."""
-        trusted = self.network.trusts_nested(self)
+        trusted = self._trusts_nested(self)
         return self._nested(v) if trusted else (self.first(v), self._by_differences(Functional.first, v))
 
     @torch.no_grad()
@@ -221,9 +108,9 @@ class Functional(Linearisation):
             return self._differences(quantity, v)
 
     def _differences(self, quantity: Callable[["Functional", Tensor], Tensor], v: Tensor) -> Tensor:
-        y, call = self.y.to(v.dtype), self.call.to(v.dtype)
+        y = self.y.to(v.dtype)
         step = torch.finfo(v.dtype).eps ** (1 / 3) * (1 + float(y.norm())) / max(float(v.norm()), 1e-30)
-        ahead, behind = (quantity(Functional(self.network, y + t * v, call), v) for t in (step, -step))
+        ahead, behind = (quantity(self._elsewhere(y + t * v), v) for t in (step, -step))
         return (ahead - behind) / (2 * step)
 
     def nested_is_right(self) -> bool:
@@ -235,7 +122,7 @@ class Functional(Linearisation):
         noise = torch.randn(2, self.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
         away, v = (0.5 * (1 + float(self.y.norm())) / self.size**0.5 * noise).to(self.y)
         try:
-            nearby = Functional(self.network, self.y + away, self.call)
+            nearby = self._elsewhere(self.y + away)
             (r, s), differences = nearby._nested(v), nearby._by_differences(Functional.first, v)
         except (RuntimeError, ValueError):  # no forward mode, or no value nearby
             return False
@@ -247,8 +134,7 @@ class Functional(Linearisation):
 
     def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
         def pulled(y: Tensor) -> Tensor:
-            pull = torch.func.vjp(lambda p: self.network.evaluate(p, self.call), y)[1]
-            return pull(u)[0]
+            return torch.func.vjp(self._function, y)[1](u)[0]
 
         try:
             return jvp(pulled, (self.y,), (v,))[1]
@@ -264,7 +150,7 @@ class Functional(Linearisation):
         grads = torch.autograd.grad(self._z, outputs, u, retain_graph=True, materialize_grads=True)
         found: dict[str, list[tuple[Tensor, Tensor]]] = {}
         for (name, a, _), grad in zip(calls, grads, strict=True):
-            layer = self.network.layers[name]
+            layer = self._layers[name]
             found.setdefault(name, []).append((batched(layer, a), batched(layer, grad)))
         return {name: merged(name, pairs) for name, pairs in found.items()}
 

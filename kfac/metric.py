@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.func import vmap
 
 from .families import Family
+from .linearisation import Linearisation
 from .ranks import ALONE, Ranks
-from .taylor import Linearisation
 
 
 @dataclass(frozen=True)

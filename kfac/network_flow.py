@@ -8,12 +8,11 @@ from functools import cached_property
 import torch
 from torch import Generator, Tensor
 
-from .calls import Call
 from .factors import is_finite
 from .fisher import FactorMemory, KroneckerFisher
 from .flow import Flow, StepFailure
-from .functional import Network
 from .metric import Bending, Metric
+from .network import Call, Network
 from .ranks import ALONE, Ranks
 from .signal import Signal
 from .solvers import Solver

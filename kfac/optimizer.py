@@ -12,13 +12,13 @@ from torch.utils._pytree import tree_map
 
 from geonpg.errors import choose, require
 
-from .calls import autocast_now, restoring_buffers, without_autocast
+from .contexts import autocast_now, restoring_buffers, without_autocast
 from .control import Controller, Move, TrustRegion
 from .families import Family
 from .fisher import FactorMemory, FactorSettings, KroneckerFisher
 from .flow import StepFailure
-from .functional import Network
 from .layout import Layout
+from .network import Network
 from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from .ranks import ALONE, Ranks
 from .rules import RULES, Memory

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from geonpg.errors import require
 
-from .taylor import Linearisation, Signals
+from .linearisation import Linearisation, Signals
 
 
 def joined(outputs: Sequence[Tensor]) -> Tensor:

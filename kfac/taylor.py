@@ -18,46 +18,7 @@ from torch import Tensor, nn
 from .activations import activation_of
 from .families import FreeLogStd
 from .layout import Layout
-
-# For each layer with a Kronecker block: what entered it, and the gradient at what left it.
-Signals = dict[str, tuple[Tensor, Tensor]]
-
-
-class Linearisation(ABC):
-    """A network at one point, on one batch: its outputs z and their derivatives by the parameters.
-
-    Directions v are flat [size]; R, S and cotangents u have z's shape.
-    """
-
-    z: Tensor
-    size: int
-    vectorises: bool  # may its passes run under torch.func.vmap?
-
-    @cached_property
-    def cases(self) -> int:
-        """How many independent cases the batch holds."""
-        return self.z[..., 0].numel()
-
-    @abstractmethod
-    def first(self, v: Tensor) -> Tensor:
-        """R = J v."""
-
-    @abstractmethod
-    def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """R = J v and S = d2z[v, v]."""
-
-    @abstractmethod
-    def pullback(self, u: Tensor) -> Tensor:
-        """J^T u, summed over the batch: [size]."""
-
-    @abstractmethod
-    def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
-        """The derivative of J^T u along v, u held fixed (paper, algorithm 3): [size]."""
-
-    @abstractmethod
-    def signals(self, u: Tensor) -> Signals:
-        """What K-FAC needs: each layer's input and u pulled back to its output."""
-
+from .linearisation import Linearisation, Signals
 
 # The directions of one layer: views into the flat direction, one per parameter of the layer.
 Directions = Sequence[Tensor]

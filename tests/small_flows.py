@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from geonpg.kfac import SOLVERS, FactorSettings, Family, FreeLogStd, Gaussian, KroneckerFisher, Solver
-from geonpg.kfac.calls import Call
-from geonpg.kfac.functional import Network
+from geonpg.kfac.network import Call, Network
 from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 
 

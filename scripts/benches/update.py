@@ -8,8 +8,7 @@ import torch
 from tqdm import tqdm
 
 from geonpg.kfac import NaturalGradient, TrustRegion
-from geonpg.kfac.calls import Call
-from geonpg.kfac.functional import Network
+from geonpg.kfac.network import Call, Network
 from geonpg.scripts.benches.bandit import FAMILY, Bandit, actor
 
 RULES, SOLVERS, REPEATS = ("ng", "mid", "geo", "geof"), ("kfac", "pcg"), 100

@@ -16,9 +16,8 @@ from torch.nn.functional import softplus
 from torch.nn.utils.parametrize import register_parametrization
 
 from geonpg.kfac import RULES, SOLVERS, Constant, FactorSettings, Gaussian, KroneckerFisher, Rule
-from geonpg.kfac.calls import Call
 from geonpg.kfac.flow import StepFailure
-from geonpg.kfac.functional import Network
+from geonpg.kfac.network import Call, Network
 from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from geonpg.scripts.common.artifacts import Cell, Table
 from geonpg.scripts.geometry.batch import PolicyBatch, record_batch

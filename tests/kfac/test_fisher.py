@@ -20,11 +20,10 @@ from geonpg.kfac import (
     Metric,
     NaturalGradient,
 )
-from geonpg.kfac.calls import Call
 from geonpg.kfac.fisher import FactorMemory
 from geonpg.kfac.flow import StepFailure
-from geonpg.kfac.functional import Network
-from geonpg.kfac.taylor import Signals
+from geonpg.kfac.linearisation import Signals
+from geonpg.kfac.network import Call, Network
 
 
 class Odd(nn.Module):

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from geonpg.errors import require
 from geonpg.kfac import FixedGaussian, NaturalGradient, TrustRegion
-from geonpg.kfac.calls import Call
-from geonpg.kfac.functional import Functional, Network
+from geonpg.kfac.functional import Functional
+from geonpg.kfac.network import Call, Network
 
 
 @pytest.mark.parametrize("norm", [nn.LayerNorm(8), nn.BatchNorm1d(8), nn.GroupNorm(2, 8)], ids=str)

@@ -19,8 +19,7 @@ from geonpg.kfac import (
     NaturalGradient,
     Product,
 )
-from geonpg.kfac.calls import Call
-from geonpg.kfac.functional import Network
+from geonpg.kfac.network import Call, Network
 
 TOLERANCE = 1e-10
 

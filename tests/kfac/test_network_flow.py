@@ -21,10 +21,10 @@ from geonpg.kfac import (
     Gaussian,
     NaturalGradient,
 )
-from geonpg.kfac.calls import Call
 from geonpg.kfac.factors import append_ones
 from geonpg.kfac.fisher import FactorMemory
 from geonpg.kfac.flow import StepFailure
+from geonpg.kfac.network import Call
 from geonpg.kfac.network_flow import FlowMemory
 
 

@@ -7,9 +7,8 @@ import torch
 from small_flows import policy
 from torch import Tensor, nn
 
-from geonpg.kfac.calls import Call
-from geonpg.kfac.functional import Network
-from geonpg.kfac.taylor import Linearisation
+from geonpg.kfac.linearisation import Linearisation
+from geonpg.kfac.network import Call, Network
 
 
 def images() -> nn.Module:

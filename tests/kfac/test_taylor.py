@@ -5,9 +5,10 @@ import torch
 from torch import Tensor, nn
 
 from geonpg.kfac import FixedGaussian, FreeLogStd, Gaussian, NaturalGradient
-from geonpg.kfac.calls import Call
-from geonpg.kfac.functional import Functional, Network
-from geonpg.kfac.taylor import FeedForward, Linearisation
+from geonpg.kfac.functional import Functional
+from geonpg.kfac.linearisation import Linearisation
+from geonpg.kfac.network import Call, Network
+from geonpg.kfac.taylor import FeedForward
 
 ACTIVATIONS = {
     "tanh": nn.Tanh(),
