@@ -28,7 +28,7 @@ from geonpg.kfac import NaturalGradient, Ranks, TrustRegion
 from geonpg.kfac.ranks import ALONE
 
 from .collector import Observations, collect, whole_batch
-from .inputs import InputScale, follow, input_scale
+from .inputs import InputFollower
 from .optimizers import check_settings, critic_optimizer, policy_optimizer
 from .outputs import Networks, draws_of
 from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
@@ -118,7 +118,7 @@ class ACKTR(OnPolicyAlgorithm):
         self.torch_threads, self.ranks = torch_threads, ranks
         self.seconds: dict[str, float] = {}  # by phase, in this process
         self.last_update: UpdateStats | None = None  # None before the first one in this process
-        self._scales: tuple[InputScale | None, InputScale | None] = None, None  # followed, and now
+        self.input_follower = InputFollower()
         if _init_setup_model:
             self._setup_model()
     # fmt: on
@@ -140,10 +140,14 @@ class ACKTR(OnPolicyAlgorithm):
         return cast(torch.optim.Optimizer, self.policy.critic_optimizer)
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "networks", "ranks", "last_update", "_scales"]
+        return [*super()._excluded_save_params(), "networks", "ranks", "last_update", "input_follower"]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer", "policy.critic_optimizer"], []
+
+    def forget_rollouts(self) -> None:
+        """Forget what belongs to earlier rollouts and updates, after another state was restored."""
+        self.input_follower, self.last_update = InputFollower(), None
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -154,11 +158,8 @@ class ACKTR(OnPolicyAlgorithm):
     def collect_rollouts(
         self, env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
     ) -> bool:
-        followed, seen = self._scales
-        before = input_scale(env) if followed is seen else followed  # what no update has followed is still due
-        complete = collect(self, env, callback, rollout_buffer, n_rollout_steps)
-        self._scales = before, input_scale(env)
-        return complete
+        with self.input_follower.during_rollout(env):
+            return collect(self, env, callback, rollout_buffer, n_rollout_steps)
 
     def assess(self, observations: Observations, actions: NDArray[Any]) -> tuple[Tensor, Tensor]:
         """Values [n, 1] and log-probabilities [n] of a batch of observations and recorded actions."""
@@ -186,18 +187,11 @@ class ACKTR(OnPolicyAlgorithm):
             policy_loss, entropy = self._improve_policy(inputs, batch)
         with self.timed("critic"):
             value_loss = self._fit_critic(inputs, batch)
-        self._follow_inputs()
+        self.input_follower.catch_up(self.networks.first_layers)
         self.ranks.agree(list(self.policy.parameters()))  # other machines may round differently
         self._n_updates += 1
         self.last_update = self._stats(policy_loss, value_loss, entropy)
         self.last_update.record(self.logger)
-
-    def _follow_inputs(self) -> None:
-        """Keep what the networks make of an observation, whose normalisation has moved since they last did."""
-        before, after = self._scales
-        if before is not None and after is not None:
-            follow(self.networks.first_layers, before, after)
-        self._scales = after, after
 
     def scaled(self, advantages: Tensor) -> Tensor:
         """As the surrogate takes them."""

@@ -7,7 +7,9 @@ policy away"). So the first layers take up the change: s = W x + b stays what it
 gradients and factors are left in the coordinates that they were made in: they forget faster than the statistics move.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,3 +78,32 @@ def follow(layers: Iterable[nn.Linear], before: InputScale, after: InputScale) -
             ratio, shift = change(before, after, layer.weight)
             layer.bias.add_(layer.weight @ shift)
             layer.weight.mul_(ratio)
+
+
+@dataclass
+class InputFollower:
+    """Lets first layers follow the normalisation of observations from update to update."""
+
+    followed: InputScale | None = None  # what the layers are made for
+    latest: InputScale | None = None  # what it was at the end of the last rollout
+
+    @contextmanager
+    def during_rollout(self, env: VecEnv) -> Iterator[None]:
+        """Note how a rollout moves the normalisation; what no update has followed before is still due."""
+        before = input_scale(env) if self.followed is self.latest else self.followed
+        yield
+        self.followed, self.latest = before, input_scale(env)
+
+    def catch_up(self, layers: Iterable[nn.Linear]) -> None:
+        """Let the layers, over inputs as the last rollout left them, compute what they computed before it."""
+        if self.followed is not None and self.latest is not None:
+            follow(layers, self.followed, self.latest)
+        self.skip()
+
+    def skip(self) -> None:
+        """Leave the layers as they are, and take them as made for the latest normalisation."""
+        self.followed = self.latest
+
+    def scale_of(self, env: VecEnv) -> InputScale | None:
+        """The normalisation that the layers are made for, which is the environment's own before the first rollout."""
+        return input_scale(env) if self.followed is None else self.followed

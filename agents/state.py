@@ -14,6 +14,7 @@ from torch import nn
 from geonpg.kfac import NaturalGradient
 from geonpg.kfac.rules import FasterGeodesic
 
+from .acktr import ACKTR
 from .forms import AnyLength, Anything, Later, Many, Maybe, OneOf
 
 COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_last_obs", "_last_episode_starts")
@@ -57,8 +58,8 @@ def set_state(agent: OnPolicyAlgorithm, state: dict[str, Any]) -> bool:
     agent.ep_success_buffer = deque(state.get("successes", []), maxlen=agent._stats_window_size)
     if state["env"] is not None:
         env.set_state(state["env"])
-    if hasattr(agent, "_scales"):  # ACKTR's networks belong to the statistics that they were saved with
-        agent._scales = None, None
+    if isinstance(agent, ACKTR):
+        agent.forget_rollouts()
     exact = is_complete(state["env"])
     if not exact:
         agent._last_obs = env.reset()

@@ -8,10 +8,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import Tensor, nn
 
+from geonpg.agents.stepping import Stepper
 from geonpg.configs import load
 from geonpg.kfac import FactorSettings, FreeLogStd, Gaussian, NaturalGradient, ProcessGroup, Ranks, TrustRegion
 from geonpg.kfac.ranks import ALONE
-from geonpg.scripts.branches.held_out import begin, update
 from geonpg.scripts.runs.building import normalization_of
 from geonpg.scripts.runs.run import Plan, Run, shared_agent
 
@@ -105,9 +105,9 @@ def trained(ranks: Ranks, count: int) -> dict[str, Any]:
     """Policy, normalisation and episodes after so many updates of an agent that all ranks share."""
     plan = Plan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
     env, agent = shared_agent(plan, ranks)
-    callback = begin(agent)
+    stepper = Stepper(agent, 100_000)
     for _ in range(count):
-        update(agent, callback, 100_000)
+        stepper.step()
     moments = normalization_of(env)
     assert moments is not None
     assert agent.ep_info_buffer is not None
@@ -124,15 +124,15 @@ def goes_on(ranks: Ranks, folder: Path, halts: bool) -> Tensor:
     """The policy after two updates and two more, which go on from a checkpoint if it halts."""
     plan = Plan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
     run = Run(plan, folder, ranks)
-    callback = begin(run.agent)
+    stepper = Stepper(run.agent, 100_000)
     for number in range(4):
         if number == 2 and halts:
             run.save()
             ranks.any(False)  # the first rank has written
             run = Run(plan, folder, ranks)
-            callback = begin(run.agent)
+            stepper = Stepper(run.agent, 100_000)
             found = run.checkpoints.latest()
             assert found is not None
             run.restore(*found)
-        update(run.agent, callback, 100_000)
+        stepper.step()
     return torch.cat([p.detach().reshape(-1) for p in run.agent.policy.parameters()])

@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from stable_baselines3.common.callbacks import CallbackList
 from torch import Tensor
 from tqdm import tqdm
 
 from geonpg.agents import ACKTR
+from geonpg.agents.inputs import InputFollower
 from geonpg.agents.state import get_state, set_state
+from geonpg.agents.stepping import Stepper
+from geonpg.agents.update_stats import UpdateStats
 from geonpg.configs import load
-from geonpg.scripts.branches.held_out import begin, roll
 from geonpg.scripts.runs.building import make_agent, make_env, normalization_of, prepare
 
 TASKS, SEED = ("InvertedDoublePendulum-v4", "Swimmer-v5"), 2000
@@ -57,7 +58,7 @@ class Instruments:
         self.agent, self.rows = agent, list[tuple[float, ...]]()
         self.place, self.average, self.step = parameters(agent), agent.optimizer.memory.gradient, Tensor()
 
-    def read(self) -> None:
+    def read(self, update: UpdateStats) -> None:
         """After an update: its KL, the KL that earlier batches would see over that, the cosine to the last step, the
         part of that one's slope that this batch confirms, the share of its length, advantages, explained variance."""
         agent, buffer = self.agent, self.agent.rollout_buffer
@@ -65,12 +66,10 @@ class Instruments:
         step, confirmed, alignment = place - self.place, math.nan, math.nan
         if len(self.step) and average is not None and self.average is not None:
             fresh = (average - decay * self.average) / (1 - decay)
-            claimed = self.average / (1 - decay ** max(agent._n_updates - 1, 1)) @ self.step
+            claimed = self.average / (1 - decay ** max(update.n_updates - 1, 1)) @ self.step
             confirmed = float(fresh @ self.step / claimed)
             alignment = float(torch.cosine_similarity(step, self.step, dim=0))
-        errors, spread = buffer.returns - buffer.values, buffer.returns.var()
-        explained = 1 - float(errors.var() / spread)
-        report, advantage = agent.optimizer.report, float(buffer.advantages.std())
+        report, advantage, explained = update.report, float(buffer.advantages.std()), update.explained_variance
         remembered = report.remembered_kl / report.predicted_kl
         self.rows.append((report.actual_kl, remembered, alignment, confirmed, report.share, advantage, explained))
         self.place, self.average, self.step = place, average, step
@@ -86,8 +85,9 @@ def parameters(agent: ACKTR) -> Tensor:
     return torch.cat([p.detach().flatten() for p in agent.networks.actor_parameters])
 
 
-def go_on(agent: ACKTR, callback: CallbackList, way: Way, steps: int) -> Instruments:
-    """Train on to so many steps of a run of `END`."""
+def go_on(stepper: Stepper, way: Way, steps: int) -> Instruments:
+    """Train on to so many steps."""
+    agent = stepper.agent
     target, instruments = agent.target_kl, Instruments(agent)
     assert agent.env is not None
     normalization = normalization_of(agent.env)
@@ -96,13 +96,14 @@ def go_on(agent: ACKTR, callback: CallbackList, way: Way, steps: int) -> Instrum
     agent.target_kl = target if way.learns else STANDSTILL
     agent.optimizer.geometry = replace(agent.optimizer.geometry, cautious=way.cautious)
     while agent.num_timesteps < steps:
-        roll(agent, callback)
-        scales, agent._scales = agent._scales, (None, None)
-        agent._update_current_progress_remaining(agent.num_timesteps, END)
-        agent.train()
-        instruments.read()  # of the policy's own step, before the first layers follow
-        agent._scales = scales if way.follows else (scales[1], scales[1])
-        agent._follow_inputs()
+        stepper.roll()
+        follower, agent.input_follower = agent.input_follower, InputFollower()
+        instruments.read(stepper.update())  # of the policy's own step, before the first layers follow
+        agent.input_follower = follower
+        if way.follows:
+            follower.catch_up(agent.networks.first_layers)
+        else:
+            follower.skip()
         instruments.place = parameters(agent)
     agent.target_kl, normalization.training = target, True
     return instruments
@@ -115,14 +116,14 @@ def measure() -> dict[str, float]:
             settings = load("default", env_id, {"steps": END})
             prepare(settings)
             agent = make_agent(settings, make_env(settings, env_id, settings.n_envs, SEED), SEED)
-            callback = begin(agent)
-            go_on(agent, callback, WAYS["as it is"], SOLVED)
+            stepper = Stepper(agent, END)
+            go_on(stepper, WAYS["as it is"], SOLVED)
             results[f"drift/{env_id}/before/return"] = mean_return(agent)
             state = deepcopy(get_state(agent))
             bar.update()
             for name, way in WAYS.items():
                 set_state(agent, deepcopy(state))
-                steps = go_on(agent, callback, way, END).summary()
+                steps = go_on(stepper, way, END).summary()
                 values = (mean_return(agent), *steps)
                 results |= {f"drift/{env_id}/{name}/{key}": x for key, x in zip(INSTRUMENTS, values, strict=True)}
                 bar.update()

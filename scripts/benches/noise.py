@@ -11,13 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from stable_baselines3.common.callbacks import CallbackList
 from tqdm import tqdm
 
-from geonpg.agents import ACKTR
 from geonpg.agents.state import get_state, set_state
+from geonpg.agents.stepping import Stepper
 from geonpg.configs import Settings, load
-from geonpg.scripts.branches.held_out import begin, held_out, update
+from geonpg.scripts.branches.held_out import held_out, update
 from geonpg.scripts.common.intervals import bootstrap, mean
 from geonpg.scripts.runs.building import make_agent, make_env, prepare
 
@@ -34,25 +33,24 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def built(settings: Settings, env_id: str) -> tuple[ACKTR, CallbackList]:
+def built(settings: Settings, env_id: str, steps: int) -> Stepper:
     agent = make_agent(settings, make_env(settings, env_id, settings.n_envs, SEED), SEED)
-    return agent, begin(agent)
+    return Stepper(agent, steps)
 
 
-def gains(agents: Mapping[str, tuple[ACKTR, CallbackList]], number: int, steps: int) -> dict[str, tuple[float, float]]:
-    """Of every variant from the trunk's present state: on its own batch, and held out."""
-    state = get_state(agents[PRESET][0])
-    unseen_by, callback = agents["unseen"]
-    set_state(unseen_by, deepcopy(state))
-    unseen = held_out(unseen_by, callback, HELD_OUT, seed=1000 * SEED + number)
+def gains(steppers: Mapping[str, Stepper], number: int) -> dict[str, tuple[float, float]]:
+    """Gains of every variant from the trunk's present state: on its own batch, and held out."""
+    state = get_state(steppers[PRESET].agent)
+    set_state(steppers["unseen"].agent, deepcopy(state))
+    unseen = held_out(steppers["unseen"], HELD_OUT, seed=1000 * SEED + number)
     state, found = deepcopy(state), {}
     for name in VARIANTS:
-        agent, callback = agents[name]
+        agent = steppers[name].agent
         set_state(agent, deepcopy(state))
-        own = update(agent, callback, steps)
+        own = update(steppers[name])
         own = replace(own, advantages=agent.scaled(own.advantages))
         found[name] = own.gain(agent), unseen.gain(agent)
-    set_state(agents[PRESET][0], state)
+    set_state(steppers[PRESET].agent, state)
     return found
 
 
@@ -62,13 +60,13 @@ def measure() -> dict[str, float]:
         for env_id in TASKS:
             settings = {name: load("default", env_id, chosen) for name, chosen in VARIANTS.items()}
             prepare(settings[PRESET])
-            agents = {name: built(chosen, env_id) for name, chosen in settings.items()}
-            agents["unseen"] = built(settings[PRESET], env_id)
-            trunk, steps = agents[PRESET], settings[PRESET].steps
+            steps = settings[PRESET].steps
+            steppers = {name: built(chosen, env_id, steps) for name, chosen in settings.items()}
+            steppers["unseen"] = built(settings[PRESET], env_id, steps)
             for number in range(1, CHECKPOINTS + 1):
-                while trunk[0].num_timesteps < number * EVERY:
-                    update(*trunk, steps)
-                for name, (own, unseen) in gains(agents, number, steps).items():
+                while steppers[PRESET].agent.num_timesteps < number * EVERY:
+                    steppers[PRESET].step()
+                for name, (own, unseen) in gains(steppers, number).items():
                     samples[f"noise/{env_id}/{name}/own"].append(own)
                     samples[f"noise/{env_id}/{name}/held_out"].append(unseen)
                 bar.update()

@@ -20,10 +20,10 @@ from torch.multiprocessing.spawn import spawn
 from tqdm import tqdm
 
 from geonpg.agents import ACKTR
+from geonpg.agents.stepping import Stepper
 from geonpg.configs import load
 from geonpg.kfac import ProcessGroup, Ranks
 from geonpg.kfac.ranks import ALONE
-from geonpg.scripts.branches.held_out import begin, update
 from geonpg.scripts.common.style import plain
 from geonpg.scripts.runs.building import prepare
 from geonpg.scripts.runs.plan import Plan
@@ -68,11 +68,11 @@ def phases(settings: Mapping[str, Any], ranks: Ranks = ALONE) -> dict[str, float
     plan = Plan(ENV, SEED, load("default", ENV, settings))
     prepare(plan.settings)
     env, agent = shared_agent(plan, ranks)
-    callback, samples = begin(agent), dict[str, list[float]]()
+    stepper, samples = Stepper(agent, plan.settings.steps), dict[str, list[float]]()
     for number in range(1_000_000):
         agent.seconds.clear()
         start = time.perf_counter()
-        update(agent, callback, plan.settings.steps)
+        stepper.step()
         spent = agent.seconds | {"update": time.perf_counter() - start}
         if number >= WARM_UP:
             for name, seconds in spent.items():
@@ -84,7 +84,7 @@ def phases(settings: Mapping[str, Any], ranks: Ranks = ALONE) -> dict[str, float
     found["inverses_ms"] = inverses(agent)
     if ranks.size > 1:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-            update(agent, callback, plan.settings.steps)
+            stepper.step()
         found["messages"] = sum(event.count for event in profile.key_averages() if event.key.startswith("gloo:"))
     env.close()
     return found

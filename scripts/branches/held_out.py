@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from stable_baselines3.common.callbacks import CallbackList
 from torch import Tensor
 
 from geonpg.agents import ACKTR
 from geonpg.agents.collector import whole_batch
-from geonpg.agents.inputs import InputScale, change, input_scale
+from geonpg.agents.inputs import InputScale, change
 from geonpg.agents.outputs import draws_of
+from geonpg.agents.stepping import Stepper
 
 
 @dataclass(frozen=True)
@@ -37,33 +37,18 @@ class HeldOut:
     def _seen_by(self, agent: ACKTR) -> Any:
         """The inputs as an agent would see them whose normalisation has moved on since, with its first layers."""
         assert agent.env is not None
-        followed = agent._scales[0] or input_scale(agent.env)
+        followed = agent.input_follower.scale_of(agent.env)
         if self.scale is None or followed is None:
             return self.inputs
         ratio, shift = change(self.scale, followed, self.inputs, largest=np.inf)
         return (self.inputs - shift) / ratio
 
 
-def begin(agent: ACKTR) -> CallbackList:
-    """Ready to be updated step by step, and the callback that rollouts want."""
-    agent._setup_learn(0)
-    callback = CallbackList([])
-    callback.init_callback(agent)
-    return callback
-
-
-def roll(agent: ACKTR, callback: CallbackList) -> None:
-    """One rollout into the agent's buffer."""
-    assert agent.env is not None
-    agent.collect_rollouts(agent.env, callback, agent.rollout_buffer, agent.n_steps)
-
-
-def update(agent: ACKTR, callback: CallbackList, total_steps: int) -> HeldOut:
-    """One rollout and one update, of a run with so many steps; returns what the update was made from."""
-    roll(agent, callback)
-    batch = batch_of(agent)
-    agent._update_current_progress_remaining(agent.num_timesteps, total_steps)
-    agent.train()
+def update(stepper: Stepper) -> HeldOut:
+    """Make one rollout and one update, and return what the update was made from."""
+    stepper.roll()
+    batch = batch_of(stepper.agent)
+    stepper.update()
     return batch
 
 
@@ -71,17 +56,18 @@ def batch_of(agent: ACKTR) -> HeldOut:
     """The agent's last rollout, before an update."""
     batch = whole_batch(agent.rollout_buffer)
     inputs = agent.networks.inputs(batch.observations)
-    draws, scale = draws_of(agent.policy, batch.actions), agent._scales[0]
+    draws, scale = draws_of(agent.policy, batch.actions), agent.input_follower.followed
     return HeldOut(inputs, draws, batch.old_log_prob, batch.advantages, scale)
 
 
-def held_out(agent: ACKTR, callback: CallbackList, rollouts: int, seed: int) -> HeldOut:
+def held_out(stepper: Stepper, rollouts: int, seed: int) -> HeldOut:
     """Rollouts of the policy as it stands, with random numbers of their own. Environments and generators move on."""
+    agent = stepper.agent
     torch.manual_seed(seed)
     np.random.seed(seed)
     parts = []
     for _ in range(rollouts):
-        roll(agent, callback)
+        stepper.roll()
         parts.append(batch_of(agent))
     advantages = agent.scaled(torch.cat([part.advantages for part in parts]))
     inputs, draws, log_prob = (

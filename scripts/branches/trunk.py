@@ -18,11 +18,12 @@ import numpy as np
 from geonpg.agents import ACKTR
 from geonpg.agents.checkpoint import read, write
 from geonpg.agents.state import get_state, set_state
+from geonpg.agents.stepping import Stepper
 from geonpg.configs import Settings, load
 from geonpg.errors import Refused
 from geonpg.files import write_text
 from geonpg.scripts.branches.design import Design, design_of
-from geonpg.scripts.branches.held_out import HeldOut, begin, held_out, update
+from geonpg.scripts.branches.held_out import HeldOut, held_out
 from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.parser import Parser, count
 from geonpg.scripts.common.stopping import listening
@@ -86,14 +87,11 @@ class Bench:
         }
         prepare(self.settings[TRUNK])
         self.agents: dict[str, ACKTR] = {rule: self.agent(rule) for rule in RULES}
-        self.callbacks = {rule: begin(agent) for rule, agent in self.agents.items()}
+        self.steppers = {rule: Stepper(agent, self.settings[rule].steps) for rule, agent in self.agents.items()}
 
     def agent(self, rule: str) -> ACKTR:
         settings = self.settings[rule]
         return make_agent(settings, make_env(settings, self.env_id, settings.n_envs, self.seed), self.seed)
-
-    def update(self, rule: str) -> None:
-        update(self.agents[rule], self.callbacks[rule], self.settings[rule].steps)
 
     def seed_of(self, number: int) -> int:
         """Of the random numbers that a checkpoint's branches share beside the trunk's own."""
@@ -101,17 +99,15 @@ class Bench:
 
     def unseen(self, checkpoint: Path, number: int) -> HeldOut:
         """Data of the policy at a checkpoint that no branch will see."""
-        agent = self.agents[TRUNK]
-        set_state(agent, read(checkpoint))
-        return held_out(agent, self.callbacks[TRUNK], self.design.held_out, self.seed_of(number))
+        set_state(self.agents[TRUNK], read(checkpoint))
+        return held_out(self.steppers[TRUNK], self.design.held_out, self.seed_of(number))
 
     def branch(self, rule: str, checkpoint: Path, unseen: HeldOut, number: int) -> Branch:
         agent, ratios, gains = self.agents[rule], [], []
         set_state(agent, read(checkpoint))  # anew, since what is learnt may be changed in place
         steps, before = int(agent.num_timesteps), unseen.entropy(agent)
         for _ in range(self.design.updates):
-            self.update(rule)
-            report = agent.optimizer.report
+            report = self.steppers[rule].step().report
             ratios.append(report.actual_kl / report.predicted_kl if report.predicted_kl > 0 else np.nan)
             gains.append(unseen.gain(agent))
         assert agent.env is not None
@@ -159,7 +155,7 @@ def train(bench: Bench, steps: int, kept: Path, stop: Callable[[], bool]) -> Non
     if kept.exists():
         set_state(agent, read(kept))
     while agent.num_timesteps < steps and not stop():
-        bench.update(TRUNK)
+        bench.steppers[TRUNK].step()
         if time.perf_counter() - saved > SAVE_SECONDS:
             write(kept, get_state(agent))
             saved = time.perf_counter()

@@ -15,10 +15,12 @@ from stable_baselines3 import A2C
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
-from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.policies import ActorCriticCnnPolicy, ActorCriticPolicy
 from stable_baselines3.common.vec_env import VecNormalize
 
 from geonpg.agents import ACKTR
+from geonpg.agents.stepping import Stepper
 from geonpg.envs import Normalize, make_vec
 from geonpg.kfac import RULES
 
@@ -93,7 +95,7 @@ def test_annealed_steps_shorten_in_proportion_to_what_is_left() -> None:
 
     class Look(BaseCallback):
         def _on_rollout_start(self) -> None:
-            if agent._n_updates:
+            if agent.last_update is not None:
                 lengths.append((2 * agent.optimizer.report.predicted_kl) ** 0.5)
 
         def _on_step(self) -> bool:
@@ -110,14 +112,13 @@ def test_a_rate_that_falls_to_zero_ends_there(method: str) -> None:
     """SB3's progress goes below zero where the steps are no multiple of a rollout."""
     agent = ACKTR("MlpPolicy", "CartPole-v1", n_steps=16, learning_rate=lambda left: 0.3 * left, method=method, seed=0)
     agent.learn(40)
-    assert agent._n_updates == 3
+    assert agent.optimizer.steps == 3
     assert agent.optimizer.param_groups[0]["lr"] == 0
     assert torch.isfinite(parameters(agent)).all()
 
 
 def test_the_actor_moves_with_its_critic_standing_still_and_the_other_way_round() -> None:
     agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), seed=0)
-    agent._setup_learn(1000)
     agent.learn(256)
     shared = {id(p) for p in agent.networks.actor_parameters} & {id(p) for p in agent.networks.critic_parameters}
     named = {id(p) for p in agent.policy.parameters()}
@@ -132,13 +133,8 @@ def test_the_first_update_is_the_natural_gradient_of_the_surrogate() -> None:
         "MlpPolicy", env, method="ng", solver="dense", n_steps=32, gradient_averaging=0.0, damping=0.1,
         policy_kwargs={"net_arch": [3]}, seed=0, learning_rate=1e-3, target_kl=1.0,
     )  # fmt: skip
-    agent._setup_learn(64)
-    assert agent.env is not None
-    from stable_baselines3.common.callbacks import CallbackList
-
-    callback = CallbackList([])
-    callback.init_callback(agent)
-    agent.collect_rollouts(agent.env, callback, agent.rollout_buffer, 32)
+    stepper = Stepper(agent, 64)
+    stepper.roll()
     buffer, actor = agent.rollout_buffer, agent.networks.actor
     x = torch.as_tensor(buffer.observations.swapaxes(0, 1).reshape(-1, 3))
     actions = torch.as_tensor(buffer.actions.swapaxes(0, 1).reshape(-1)).long()
@@ -158,7 +154,7 @@ def test_the_first_update_is_the_natural_gradient_of_the_surrogate() -> None:
             fisher += torch.outer(score, score) * float(log_prob.detach().exp()) / 64
     wanted = torch.linalg.solve(fisher + 0.1 * torch.eye(len(wanted)), wanted)
     before = torch.cat([p.detach().reshape(-1) for p in ours]).double()
-    agent.train()
+    stepper.update()
     moved = torch.cat([p.detach().reshape(-1) for p in ours]).double() - before
     torch.testing.assert_close(moved, 1e-3 * wanted, rtol=1e-2, atol=1e-6)
 
@@ -185,7 +181,7 @@ def test_a_saved_model_goes_on_like_the_one_it_was(tmp_path: Path) -> None:
         torch.manual_seed(5)
         model.set_env(env)
         env.seed(7)
-        model.num_timesteps, model._last_obs = 0, None
+        model.num_timesteps = 0
         np.random.seed(0)
         results.append(parameters(model.learn(600)))
     assert torch.equal(*results)
@@ -258,8 +254,6 @@ def test_a_shared_trunk_is_the_actors(sde: bool) -> None:
         def step(self, action: Any) -> Any:
             return self.observation_space.sample(), *super().step(action)[1:]
 
-    from stable_baselines3.common.policies import ActorCriticCnnPolicy
-
     env = make_vec_env(Pictures, 1, seed=0)
     small = {"features_extractor_kwargs": {"features_dim": 8}}
     agent = ACKTR(ActorCriticCnnPolicy, env, n_steps=8, policy_kwargs=small, use_sde=sde, seed=0, cg_iterations=2)
@@ -274,10 +268,10 @@ def test_a_shared_trunk_is_the_actors(sde: bool) -> None:
 def test_the_logs_have_sb3s_keys_and_ours() -> None:
     agent = ACKTR("MlpPolicy", Normalize(make_vec("Hopper-v4", 4, seed=0)), seed=0)
     seen: dict[str, Any] = {}
-    agent._setup_learn(1)
-    dump = agent.logger.dump
-    agent.logger.dump = lambda step=0: (seen.update(agent.logger.name_to_value), dump(step))[1]
-    agent.set_logger(agent.logger)
+    logger = Logger(folder=None, output_formats=[])
+    dump = logger.dump
+    logger.dump = lambda step=0: (seen.update(logger.name_to_value), dump(step))[1]
+    agent.set_logger(logger)
     agent.learn(2000, log_interval=1)
     wanted = ["rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "time/total_timesteps"]
     wanted += [f"train/{k}" for k in ("n_updates", "explained_variance", "entropy_loss", "policy_loss", "value_loss")]

@@ -16,6 +16,7 @@ from toy_envs import ACTIONS, OBSERVATIONS, make_world, policy_name, small
 
 from geonpg.agents import ACKTR
 from geonpg.agents.collector import whole_batch
+from geonpg.agents.stepping import Stepper
 from geonpg.envs import MujocoVecEnv, Normalize
 
 NAMES = ("new_obs", "rewards", "dones", "infos", "n_steps", "n_rollout_steps", "rollout_buffer", "env")
@@ -50,10 +51,8 @@ def make(env: VecEnv, policy: str = "MlpPolicy", n_steps: int = 12, **options: A
 
 def collect(agent: ACKTR, callback: Witness, by: Any = ACKTR) -> bool:
     """One rollout as `learn` would collect it."""
-    if agent._last_obs is None:
-        agent._setup_learn(1000)
-    callback.init_callback(agent)
-    return by.collect_rollouts(agent, agent.env, callback, agent.rollout_buffer, agent.n_steps)
+    stepper = Stepper(agent, 1000, callback, reset_num_timesteps=False)
+    return by.collect_rollouts(agent, agent.env, stepper.callback, agent.rollout_buffer, agent.n_steps)
 
 
 def replay(agent: ACKTR, actions: NDArray[Any]) -> None:

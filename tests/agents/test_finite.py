@@ -19,7 +19,7 @@ STEPS = 4096
 def test_the_longest_steps_leave_everything_finite(task: str, method: str, target_kl: float | None) -> None:
     watch, agent = run(Case(task, method, max(RATES), target_kl), STEPS, n_steps=16)
     assert watch.wrong == ""
-    assert watch.updates == agent._n_updates == STEPS // (agent.n_envs * agent.n_steps)
+    assert watch.updates == agent.optimizer.steps == STEPS // (agent.n_envs * agent.n_steps)
     assert watch.largest_kl > 0.5 * agent.target_kl if target_kl is None else watch.largest_kl > 0.01
 
 

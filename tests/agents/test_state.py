@@ -14,6 +14,7 @@ from torch import Tensor
 from geonpg.agents import ACKTR
 from geonpg.agents.checkpoint import read, write
 from geonpg.agents.state import get_random_state, get_state, set_random_state, set_state
+from geonpg.agents.stepping import Stepper
 from geonpg.envs import Frames, MujocoVecEnv, Normalize, ScaleActions
 
 UPDATES, N_ENVS, N_STEPS = 3, 2, 20  # a Hopper that acts at random falls about once in these
@@ -72,7 +73,7 @@ def assert_goes_on(whole: ACKTR, other: ACKTR, folder: Path) -> None:
     middle = stored(whole, folder)
     train(whole)
     end = stored(whole, folder)
-    other._setup_learn(1)  # as an agent that has begun
+    Stepper(other, 1)  # as an agent that has begun
     train(other)
     assert not equal(other.policy.state_dict(), middle["policy"])
     assert set_state(other, middle) is True
@@ -122,7 +123,7 @@ def test_the_same_agent_can_go_back(tmp_path: Path) -> None:
 def test_an_episode_that_ended_in_the_last_step_is_over_afterwards(tmp_path: Path) -> None:
     agent, other = make(hopper()), make(hopper(7), 7)
     for each in (agent, other):
-        each._setup_learn(1)
+        Stepper(each, 1)
     agent._last_episode_starts = np.array([True, False])
     other._last_episode_starts = np.array([False, False])
     set_state(other, stored(agent, tmp_path))
@@ -145,7 +146,7 @@ def test_statistics_of_episodes_are_kept(tmp_path: Path) -> None:
 def test_the_rate_of_success_is_kept(tmp_path: Path) -> None:
     agent, other = make(hopper()), make(hopper(7), 7)
     for each in (agent, other):
-        each._setup_learn(1)
+        Stepper(each, 1)
     assert agent.ep_success_buffer is not None
     agent.ep_success_buffer.extend([True, np.bool_(False), 1.0])
     state = stored(agent, tmp_path)
@@ -178,7 +179,7 @@ def test_environments_that_cannot_tell_their_state_begin_anew(normalized: bool, 
     train(agent)
     state = stored(agent, tmp_path)
     other = make(cart_pole(7, normalized), 7)
-    other._setup_learn(1)
+    Stepper(other, 1)
     train(other)
     assert set_state(other, state) is False
     assert equal(get_random_state(), state["random"])
@@ -231,7 +232,7 @@ def test_generators_of_graphics_cards_are_restored_where_there_are_any(monkeypat
 
 def test_a_state_of_other_environments_dies_in_one_sentence(tmp_path: Path) -> None:
     agent = make(hopper())
-    agent._setup_learn(1)
+    Stepper(agent, 1)
     more = make(MujocoVecEnv("Hopper-v4", N_ENVS + 1))
     with pytest.raises(ValueError, match=r"this state has shape \(2, .*these environments need \(3,"):
         set_state(more, stored(agent, tmp_path))
@@ -246,5 +247,5 @@ def test_wrappers_that_cannot_tell_their_state_are_no_exact_restart(outer: Any, 
     agent, other = (make(outer(wrapper(hopper(seed))), seed) for seed in (0, 7))
     train(agent)
     state = stored(agent, tmp_path)
-    other._setup_learn(1)
+    Stepper(other, 1)
     assert set_state(other, state) is False

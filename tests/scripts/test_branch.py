@@ -8,13 +8,13 @@ import pytest
 
 from geonpg.agents.checkpoint import read, write
 from geonpg.agents.state import get_state, set_state
+from geonpg.agents.stepping import Stepper
 from geonpg.scripts import branch
 from geonpg.scripts.branches import analysis as branch_analysis
 from geonpg.scripts.branches import design as branch_design
 from geonpg.scripts.branches import trunk as branch_trunk
 from geonpg.scripts.branches.analysis import ALL, FEWEST, estimate, read_study, tables
 from geonpg.scripts.branches.design import Design
-from geonpg.scripts.branches.held_out import update
 from geonpg.scripts.branches.trunk import RULES, Bench, Branch, grow, read_rows, rows_path, write_rows
 from geonpg.scripts.common.intervals import Estimate
 
@@ -56,10 +56,10 @@ def test_every_rule_begins_at_the_same_point_whoever_was_before(folder: Path) ->
     assert reference.score != first.score
     assert reference.steps == first.steps == 512
     future = bench.agent("ng")
-    callback = branch_trunk.begin(future)
+    stepper = Stepper(future, 4000)
     set_state(future, read(kept))
     for _ in range(TINY["updates"]):
-        update(future, callback, 4000)
+        stepper.step()
     assert unseen.gain(future) == reference.surrogate
 
 

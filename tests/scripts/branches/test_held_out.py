@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from geonpg.agents.inputs import InputFollower
+from geonpg.agents.stepping import Stepper
 from geonpg.configs import load
-from geonpg.scripts.branches.held_out import begin, held_out, update
+from geonpg.scripts.branches.held_out import held_out, update
 from geonpg.scripts.runs.building import make_agent, make_env
 
 SMALL = {"n_envs": 4, "n_steps": 32, "hidden": (16,), "critic_hidden": (16,)}
@@ -13,8 +15,7 @@ SMALL = {"n_envs": 4, "n_steps": 32, "hidden": (16,), "critic_hidden": (16,)}
 def test_a_policy_gains_nothing_over_itself_and_a_better_one_gains_what_its_ratios_say() -> None:
     settings = load("default", "Reacher-v4", SMALL)
     agent = make_agent(settings, make_env(settings, "Reacher-v4", 4, 0), 0)
-    callback = begin(agent)
-    unseen = held_out(agent, callback, rollouts=3, seed=5)
+    unseen = held_out(Stepper(agent, 10_000), rollouts=3, seed=5)
     assert len(unseen.advantages) == 3 * 4 * 32
     assert unseen.gain(agent) == pytest.approx(0, abs=1e-6)
     assert float(unseen.advantages.mean()) == pytest.approx(0, abs=1e-5)
@@ -30,9 +31,9 @@ def test_a_policy_gains_nothing_over_itself_and_a_better_one_gains_what_its_rati
 def test_an_update_gains_on_its_own_batch() -> None:
     settings = load("default", "Reacher-v4", {**SMALL, "target_kl": 0.01})
     agent = make_agent(settings, make_env(settings, "Reacher-v4", 4, 0), 0)
-    callback = begin(agent)
-    batch = update(agent, callback, total_steps=10_000)
-    assert agent._n_updates == 1
+    batch = update(Stepper(agent, total_steps=10_000))
+    assert agent.last_update is not None
+    assert agent.last_update.n_updates == 1
     assert agent.num_timesteps == 4 * 32
     assert batch.gain(agent) > 0
 
@@ -40,13 +41,13 @@ def test_an_update_gains_on_its_own_batch() -> None:
 def test_a_normalisation_that_moves_under_a_policy_that_follows_it_gains_nothing() -> None:
     settings = load("default", "Reacher-v4", {**SMALL, "target_kl": 1e-12})
     agent = make_agent(settings, make_env(settings, "Reacher-v4", 4, 0), 0)
-    callback = begin(agent)
+    stepper = Stepper(agent, total_steps=100_000)
     for _ in range(40):
-        update(agent, callback, total_steps=100_000)
-    unseen = held_out(agent, callback, rollouts=3, seed=5)
+        stepper.step()
+    unseen = held_out(stepper, rollouts=3, seed=5)
     for _ in range(10):
-        update(agent, callback, total_steps=100_000)
+        stepper.step()
     moved = unseen.gain(agent)
     assert abs(moved) < 2e-4
-    agent._scales = unseen.scale, unseen.scale  # as if the inputs were still the same numbers
+    agent.input_follower = InputFollower(unseen.scale, unseen.scale)  # as if the inputs were still the same numbers
     assert abs(unseen.gain(agent)) > 10 * abs(moved)

@@ -14,6 +14,7 @@ import rank_processes
 import torch
 
 from geonpg.agents.checkpoint import CheckpointError
+from geonpg.agents.stepping import Stepper
 from geonpg.configs import load
 from geonpg.kfac.ranks import ALONE, Ranks
 from geonpg.scripts import train
@@ -58,7 +59,8 @@ def test_two_ranks_go_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
     for meeting in meetings:
         meeting.mkdir()
     (whole, _), (first, second) = (
-        rank_processes.run(rank_processes.goes_on, 2, meeting, meeting / "run", meeting.name == "halts") for meeting in meetings
+        rank_processes.run(rank_processes.goes_on, 2, meeting, meeting / "run", meeting.name == "halts")
+        for meeting in meetings
     )
     assert torch.equal(first, second)
     assert torch.equal(whole, first)
@@ -67,7 +69,7 @@ def test_two_ranks_go_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
 def test_checkpoints_of_an_earlier_version_are_read_if_one_process_made_them(tmp_path: Path) -> None:
     plan = Plan("Reacher-v4", 0, load("default", "Reacher-v4", {"n_envs": 2, "n_steps": 8}))
     run = Run(plan, tmp_path, ALONE)
-    run.agent._setup_learn(0)
+    Stepper(run.agent, 0)
     run.save()
     found = run.checkpoints.latest()
     assert found is not None

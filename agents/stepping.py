@@ -1,0 +1,46 @@
+"""Training one rollout and one update at a time, for whoever wants to look or to branch off in between.
+
+`agent.learn(...)` does the same in a loop.
+"""
+
+from stable_baselines3.common.type_aliases import MaybeCallback
+
+from .acktr import ACKTR
+from .threads import threads_for, using_threads
+from .update_stats import UpdateStats
+
+
+class Stepper:
+    """Makes rollouts and updates of an agent on request, as `learn` makes them.
+
+    agent: begins anew, unless `reset_num_timesteps` is False; a state may be restored at any time between two calls.
+    total_steps: steps of the whole run, over which steps of the policy and learning rates are annealed.
+    callback: sees rollouts as it would in `learn`.
+    """
+
+    def __init__(
+        self, agent: ACKTR, total_steps: int, callback: MaybeCallback = None, reset_num_timesteps: bool = True
+    ) -> None:
+        self.agent, self.total_steps = agent, total_steps
+        _, self.callback = agent._setup_learn(total_steps, callback, reset_num_timesteps)
+
+    def roll(self) -> bool:
+        """Collect one rollout into the agent's buffer; return False if the callback ended it."""
+        agent = self.agent
+        assert agent.env is not None
+        with using_threads(threads_for(agent)):
+            return agent.collect_rollouts(agent.env, self.callback, agent.rollout_buffer, agent.n_steps)
+
+    def update(self) -> UpdateStats:
+        """Make one update from the last rollout, and return its numbers."""
+        agent = self.agent
+        agent._update_current_progress_remaining(agent.num_timesteps, self.total_steps)
+        with using_threads(threads_for(agent)):
+            agent.train()
+        assert agent.last_update is not None
+        return agent.last_update
+
+    def step(self) -> UpdateStats:
+        """Collect one rollout and make one update from it."""
+        self.roll()
+        return self.update()
