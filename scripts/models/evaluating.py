@@ -1,4 +1,4 @@
-"""What `geonpg evaluate` does with its arguments: numbers of a trained policy, its video, its graph."""
+"""What `geonpg evaluate` does with its arguments: numbers of a trained policy, its film, its graph."""
 
 import json
 import logging
@@ -7,6 +7,7 @@ import shlex
 import sys
 from argparse import Namespace
 from contextlib import closing
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,23 +26,36 @@ from geonpg.scripts.models.normalization import beside
 from geonpg.scripts.models.policy import TrainedPolicy
 from geonpg.scripts.runs.building import play, prepare
 
-# What an option needs beyond the project's own dependencies: modules, and what pip calls them.
+# What a file needs beyond the project's own dependencies: modules, and what pip calls them.
 NEEDS = {
-    "video": {"imageio_ffmpeg": "imageio-ffmpeg"},
-    "export": {"onnx": "onnx", "onnxruntime": "onnxruntime"},
+    ".mp4": {"imageio_ffmpeg": "imageio-ffmpeg"},
+    ".onnx": {"onnx": "onnx", "onnxruntime": "onnxruntime"},
 }
-SUFFIXES = {"video": ".mp4", "export": ".onnx"}
+SUFFIXES = {"video": (".mp4", ".gif", ".webp"), "export": (".onnx",)}
+OF_VIDEOS = "fps", "width", "seconds", "colours", "curve"  # options, by the names of Look's fields
 
 
 def check_output(option: str, path: Path | None) -> None:
-    """What can be known before any work is done."""
+    """Refuse what can be known to fail before any work is done."""
     if path is None:
         return
-    missing = [package for module, package in NEEDS[option].items() if find_spec(module) is None]
-    require(not missing, f"--{option} needs more packages: pip install {' '.join(missing)}")
-    suffix, folder = SUFFIXES[option], path.parent
-    require(path.suffix == suffix, f"--{option} writes a {suffix} file, not {path.name}")
+    *others, last = SUFFIXES[option]
+    legal = f"{', '.join(others)} or {last}" if others else last
+    require(path.suffix in SUFFIXES[option], f"--{option} writes a {legal} file, not {path.name}")
+    missing = [package for module, package in NEEDS.get(path.suffix, {}).items() if find_spec(module) is None]
+    require(not missing, f"--{option} {path.name} needs more packages: pip install {' '.join(missing)}")
+    folder = path.parent
     require(folder.is_dir() and os.access(folder, os.W_OK), f"{folder} is no folder that can be written to")
+
+
+def check_options(arguments: Namespace) -> None:
+    """Refuse files that cannot be written, and options that would do nothing."""
+    for option in SUFFIXES:
+        check_output(option, getattr(arguments, option))
+    for option in OF_VIDEOS:
+        require(arguments.video is not None or not getattr(arguments, option), f"--{option} is of a --video")
+    only = "--colours is of a .gif, whose colours are counted"
+    require(arguments.colours is None or arguments.video.suffix == ".gif", only)
 
 
 def interval(returns: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -92,35 +106,52 @@ def note_normalization(path: Path) -> None:
         print(f"note: observations stay raw, and {found} looks like statistics of them: {advice}", file=sys.stderr)
 
 
-def execute(arguments: Namespace) -> None:
-    for option in NEEDS:
-        check_output(option, getattr(arguments, option))
+def loaded(arguments: Namespace) -> TrainedPolicy:
+    """The policy that the arguments name, in a process that is prepared for it."""
     path, is_zip = arguments.path, arguments.path.suffix == ".zip" and arguments.path.is_file()
     require(not is_zip or arguments.env is not None, f"{path} does not say its environment: name it by --env")
     trained = load(path, arguments.model, arguments.env, arguments.normalization)
-    prepare(trained.settings)
-    deterministic = not arguments.stochastic
     if is_zip and arguments.normalization is None:
         note_normalization(path)
+    prepare(trained.settings)
+    return trained
+
+
+def filmed(trained: TrainedPolicy, arguments: Namespace, expected: int) -> dict[str, Any]:
+    """Record an episode as the arguments say; tells of it."""
+    from geonpg.scripts.models.film import LOOKS
+    from geonpg.scripts.models.video import record
+
+    path: Path = arguments.video
+    chosen = {name: getattr(arguments, name) for name in OF_VIDEOS if getattr(arguments, name)}
+    torch.manual_seed(arguments.seed)
+    return record(
+        trained, path, arguments.seed, not arguments.stochastic, replace(LOOKS[path.suffix], **chosen), expected
+    )
+
+
+def execute(arguments: Namespace) -> None:
+    """Check everything first, then evaluate, record and export."""
+    check_options(arguments)
+    trained = loaded(arguments)
     if arguments.export is not None:
-        from geonpg.scripts.models.export import check_exportable
+        from geonpg.scripts.models.export import check_exportable, export
 
         check_exportable(trained)
-    result = assess(trained, arguments.episodes, arguments.seed, deterministic)
+    if arguments.curve:
+        from geonpg.scripts.models.curve import check_curve
+
+        check_curve(trained.path.parent)
+    result = assess(trained, arguments.episodes, arguments.seed, not arguments.stochastic)
     tell = (lambda text: None) if arguments.json else print
     tell(sentence(result))
     if arguments.video is not None:
-        from geonpg.scripts.models.video import record
-
-        torch.manual_seed(arguments.seed)
-        facts = record(trained, arguments.video, arguments.seed, deterministic, result["lengths"][0])
-        result["video"] = facts
-        tell(f"{facts['file']}: an episode of {facts['length']} steps, return {facts['return']:.1f}")
+        result["video"] = facts = filmed(trained, arguments, result["lengths"][0])
+        what = "an episode of {} steps" if facts["whole"] else "the first {} steps of an episode"
+        size = f"{arguments.video.stat().st_size / 1e6:.1f} MB"
+        tell(f"{facts['file']}: {what.format(facts['length'])}, return {facts['return']:.1f}, {size}")
     if arguments.export is not None:
-        from geonpg.scripts.models.export import export
-
-        facts = export(trained, arguments.export, arguments.seed)
-        result["export"] = facts
+        result["export"] = facts = export(trained, arguments.export, arguments.seed)
         tell(
             f"{facts['file']}: differs from the torch policy by {facts['difference']:.1e} at most, "
             f"on {facts['observations']} observations"

@@ -1,51 +1,89 @@
-"""A video of one episode, on a machine without a screen too."""
+"""A film of one episode, on a machine without a screen too."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import imageio_ffmpeg
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
-from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 from tqdm import tqdm
 
 from geonpg.envs import is_native, quietly
 from geonpg.errors import Refused
 from geonpg.files import replacing
+from geonpg.scripts.models.curve import LearningCurve
+from geonpg.scripts.models.film import Look, Picture, film, narrowed
 from geonpg.scripts.models.policy import TrainedPolicy
-from geonpg.scripts.runs.building import play
 
-FRAMES_PER_SECOND = 30  # about; more would cost time and show no more
-DISK = "is the disk full?"
+USUAL_RATE = 30  # steps per second of an environment that does not say it
 
 
-def record(trained: TrainedPolicy, path: Path, seed: int, deterministic: bool, expected: int) -> dict[str, Any]:
-    """Write an episode as an .mp4, at the speed of life; tells its return, length and frames.
+def record(
+    trained: TrainedPolicy, path: Path, seed: int, deterministic: bool, look: Look, expected: int | None = None
+) -> dict[str, Any]:
+    """Write an episode as an .mp4, .gif or .webp, at the speed of life; tells its return, length and frames.
 
     It begins like the first one of an evaluation. Played alone, its actions are rounded otherwise, so that it may end
     otherwise; `expected` steps are a guess for the progress bar.
     """
-    env = stage(trained, seed)
-    rate = float(env.get_attr("metadata")[0].get("render_fps", FRAMES_PER_SECOND))
-    every = max(1, round(rate / FRAMES_PER_SECOND))
-    with replacing(path) as temporary, tqdm(total=expected, unit=" steps", desc=path.name, delay=0.1) as bar:
-        with film(temporary, rate / every) as shoot:
-
-            def watch() -> None:
-                if bar.n % every == 0:
-                    shoot(picture(env))
+    with closing(stage(trained, seed)) as env:
+        rate = float(env.get_attr("metadata")[0].get("render_fps", USUAL_RATE))
+        every = max(1, round(rate / look.fps))
+        end = None if look.seconds is None else round(look.seconds * rate)
+        episode, camera = Episode(trained, env, deterministic), Camera(trained, env, look)
+        with (
+            replacing(path) as temporary,
+            tqdm(total=expected, unit=" steps", desc=path.name, delay=0.1) as bar,
+            film(temporary, path.suffix, rate / every, look) as shoot,
+        ):
+            while not episode.over and episode.length != end:
+                if episode.length % every == 0:
+                    shoot(camera.picture(episode.earned))
+                episode.step()
                 bar.update()
+    return {
+        "file": str(path),
+        "return": episode.earned,
+        "length": episode.length,
+        "frames": len(range(0, episode.length, every)),
+        "whole": episode.over,
+    }
 
-            returns, lengths = play(trained, env, deterministic, watch)
-        frames = len(range(0, int(lengths[0]), every))
-        if frames_in(temporary) != frames:
-            raise OSError(f"{path} could not be written whole: {DISK}")
-    env.close()
-    return {"file": str(path), "return": float(returns[0]), "length": int(lengths[0]), "frames": frames}
+
+class Episode:
+    """One episode of a policy, step by step."""
+
+    def __init__(self, trained: TrainedPolicy, env: VecEnv, deterministic: bool) -> None:
+        self.trained, self.env, self.deterministic = trained, env, deterministic
+        self.observations: Any = env.reset()
+        self.state, self.starts = None, np.ones(1, dtype=bool)
+        self.earned, self.length, self.over = 0.0, 0, False
+
+    def step(self) -> None:
+        """Act once. `earned` is the return so far; when the episode is over, what the environment says of it."""
+        actions, self.state = self.trained.predict(self.observations, self.state, self.starts, self.deterministic)
+        self.observations, rewards, self.starts, infos = self.env.step(actions)
+        self.length, self.over = self.length + 1, bool(self.starts[0])
+        self.earned = float(infos[0]["episode"]["r"]) if self.over else self.earned + float(rewards[0])
+
+
+class Camera:
+    """Draws an environment as a film looks, with the learning curve beside it if it shall be there."""
+
+    def __init__(self, trained: TrainedPolicy, env: VecEnv, look: Look) -> None:
+        self.env, self.width = env, look.width
+        self.curve = LearningCurve(trained, len(self.scene())) if look.curve else None
+
+    def scene(self) -> Picture:
+        """The environment alone."""
+        return narrowed(picture(self.env), self.width)
+
+    def picture(self, earned: float) -> Picture:
+        """One picture of the film, while the episode has this return."""
+        scene = self.scene()
+        return scene if self.curve is None else np.concatenate([scene, self.curve.at(earned)], axis=1)
 
 
 def stage(trained: TrainedPolicy, seed: int) -> VecEnv:
@@ -57,8 +95,8 @@ def stage(trained: TrainedPolicy, seed: int) -> VecEnv:
     return trained.make_env(1, seed, render_mode="rgb_array", **camera)
 
 
-def picture(env: VecEnv) -> NDArray[np.uint8]:
-    """[height, width, 3]."""
+def picture(env: VecEnv) -> Picture:
+    """What the environment looks like now."""
     try:
         with quietly():
             frame = env.render()
@@ -66,41 +104,11 @@ def picture(env: VecEnv) -> NDArray[np.uint8]:
         raise
     except Exception as error:  # OpenGL's backends fail in many ways
         backend = os.environ.get("MUJOCO_GL", "not set")
-        advice = f"MUJOCO_GL, which is {backend}, must be one of egl, osmesa and glfw that works here"
+        advice = (
+            f"MUJOCO_GL, which is {backend}, must be one of egl, osmesa and glfw that works here; for egl, "
+            "`apt-get install libegl1 libgl1`, for osmesa, `apt-get install libosmesa6`"
+        )
         raise Refused(f"no picture can be drawn: {advice} ({type(error).__name__}: {error})") from None
     if frame is None:
         raise Refused("this environment draws no pictures")
     return np.ascontiguousarray(frame)
-
-
-def frames_in(path: Path) -> int:
-    """Of a video that can be read; ffmpeg itself does not say whether it could write all of it."""
-    try:
-        return int(imageio_ffmpeg.count_frames_and_secs(str(path))[0])
-    except RuntimeError:
-        return 0
-
-
-@contextmanager
-def film(path: Path, rate: float) -> Iterator[Callable[[NDArray[np.uint8]], None]]:
-    """A function that appends a picture to the file; all are of the first one's size."""
-    writer: Any = None
-
-    def shoot(frame: NDArray[np.uint8]) -> None:
-        nonlocal writer
-        if writer is None:
-            size = frame.shape[1], frame.shape[0]
-            writer = imageio_ffmpeg.write_frames(
-                path, size, fps=rate, macro_block_size=2, ffmpeg_log_level="quiet", output_params=["-f", "mp4"]
-            )
-            writer.send(None)
-        try:
-            writer.send(frame)
-        except OSError:
-            raise OSError(f"ffmpeg gave up: {DISK}") from None
-
-    try:
-        yield shoot
-    finally:
-        if writer is not None:
-            writer.close()

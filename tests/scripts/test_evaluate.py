@@ -58,10 +58,20 @@ def test_the_interval_is_students() -> None:
 
 @pytest.mark.parametrize(
     ("option", "missing", "install"),
-    [("--video", "imageio_ffmpeg", "imageio-ffmpeg"), ("--export", "onnxruntime", "onnxruntime")],
+    [("--video film.mp4", "imageio_ffmpeg", "imageio-ffmpeg"), ("--export p.onnx", "onnxruntime", "onnxruntime")],
 )
 def test_a_missing_package_is_named_before_any_work(
     option: str, missing: str, install: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    assert refusal(capsys, "nowhere", option, "file") == f"{option} needs more packages: pip install {install}"
+    assert refusal(capsys, "nowhere", *option.split()) == f"{option} needs more packages: pip install {install}"
+
+
+@pytest.mark.parametrize("option", ["--fps 10", "--width 100", "--seconds 3", "--colours 9", "--curve"])
+def test_options_of_a_video_need_one(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert refusal(capsys, "nowhere", *option.split()) == f"{option.split()[0]} is of a --video"
+
+
+def test_a_movies_colours_are_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refusal(capsys, "nowhere", "--video", "film.webp", "--colours", 9)
+    assert said == "--colours is of a .gif, whose colours are counted"
