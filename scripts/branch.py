@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
-from geonpg.scripts.branches.design import TASKS, Design
+from geonpg.scripts.branches.design import BRANCH_TASKS, Design
 from geonpg.scripts.common.artifacts import RUNS
 from geonpg.scripts.common.parser import MOST_EPISODES, Parser, seed, up_to
 from geonpg.scripts.common.stopping import as_process
@@ -19,7 +19,7 @@ from geonpg.scripts.common.stopping import as_process
 def parse(argv: Sequence[str] | None) -> Namespace:
     parser = Parser("geonpg branch", description=__doc__)
     parser.add_argument("--results", type=Path, default=RUNS / "branch", help="where rows go (%(default)s)")
-    parser.add_argument("--envs", default=TASKS, help="default: %(default)s")
+    parser.add_argument("--envs", default=BRANCH_TASKS, help="default: %(default)s")
     parser.add_argument("--jobs", type=up_to(1000), default=os.cpu_count() or 1, help="trunks at a time (%(default)s)")
     parser.add_argument("--preset", default=Design.preset, help=f"{', '.join(names())}, or a .toml file")
     parser.add_argument(

@@ -14,7 +14,7 @@ from typing import Any
 from geonpg.agents import ACKTR
 from geonpg.configs import Settings, load
 from geonpg.scripts.common.parser import Parser
-from geonpg.scripts.common.published import TASKS
+from geonpg.scripts.common.published import PAPER_TASKS
 from geonpg.scripts.common.stopping import as_process
 from geonpg.scripts.runs.building import ARGUMENTS, policy_kwargs
 
@@ -41,7 +41,7 @@ def as_the_zoo_has_them(settings: Settings) -> dict[str, Any]:
 # What the zoo looks for in a module of hyper-parameters.
 hyperparams = {
     f"{task}-{version}": as_the_zoo_has_them(load("default", f"{task}-{version}"))
-    for task in TASKS
+    for task in PAPER_TASKS
     for version in ("v4", "v5")
 } | {"default": as_the_zoo_has_them(load("default"))}
 

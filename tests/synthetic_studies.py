@@ -9,6 +9,8 @@ from geonpg.scripts.common.artifacts import Cell, Table
 from geonpg.scripts.runs.folder import CURVE, EVALUATIONS, TIMES
 
 ROWS = 10  # of a table
+LOW, HIGH = [1000.0, 1100, 1200, 1300, 1400], [2700.0, 2800, 2900, 3000, 3100]  # of five seeds
+MIXED = [1000.0, 1150, 1200, 1250, 1400]  # not to be told from LOW
 
 
 def write_run(folder: Path, final: float, steps: int = 1_000_000, preset: str | None = None) -> Path:
@@ -37,3 +39,18 @@ def write_group(folder: Path, finals: list[float], steps: int = 1_000_000, prese
     """One run for each final return."""
     for seed, final in enumerate(finals):
         write_run(folder / str(seed), final, steps, preset)
+
+
+def write_study(folder: Path) -> Path:
+    """Two tasks: geo is better than ng, mid is not; an ablation is worse, and two runs cannot be read."""
+    for env_id in ("Hopper-v4", "Walker2d-v4"):
+        write_group(folder / env_id / "default/ng", LOW)
+        write_group(folder / env_id / "default/geo", HIGH)
+        write_group(folder / env_id / "default/mid", MIXED)
+        write_group(folder / env_id / "ppo/zoo", LOW[:3])
+        write_group(folder / env_id / "paper/ng", HIGH)
+        write_group(folder / env_id / "paper/geo", LOW)
+    write_group(folder / "Hopper-v4/no-averaging/geo", LOW, steps=500_000, preset="default")
+    (write_run(folder / "Hopper-v4/default/geo/7", 1.0) / "times.csv").unlink()
+    (write_run(folder / "Hopper-v4/default/geo/8", 1.0) / "run.json").write_text("{")
+    return folder

@@ -14,13 +14,14 @@ from geonpg.configs import load, to_toml
 from geonpg.envs import is_native
 from geonpg.errors import Refused, require
 from geonpg.files import write_text
-from geonpg.scripts.branches.analysis import figure, flat, read_study, tables
-from geonpg.scripts.branches.design import DESIGN, TASKS, Design, design_of
+from geonpg.scripts.branches.analysis import branch_numbers, branch_tables, read_branches
+from geonpg.scripts.branches.design import BRANCH_TASKS, DESIGN, Design, design_of
+from geonpg.scripts.branches.figures import branch_figure
 from geonpg.scripts.branches.trunk import RULES, read_rows, rows_path
 from geonpg.scripts.common.artifacts import Table, markdown, write_tables
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.stopping import Signals, listening
-from geonpg.scripts.common.style import KINDS, write_figure
+from geonpg.scripts.common.style import FORMATS, write_figure
 from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
 from geonpg.scripts.runs.building import make_env
 
@@ -28,7 +29,7 @@ POLL_SECONDS = 0.5
 
 
 def recorded(arguments: Namespace, env_ids: Sequence[str]) -> Design:
-    """The design, now in the folder; another one there dies."""
+    """Write the design into the folder; Refused if another one is there."""
     design = Design(**{field.name: getattr(arguments, field.name) for field in fields(Design)})
     path = arguments.results / DESIGN
     if path.exists():
@@ -43,24 +44,27 @@ def recorded(arguments: Namespace, env_ids: Sequence[str]) -> Design:
 
 
 def record_settings(path: Path, config: str) -> None:
-    """What the preset says today; branches of another day's preset must not stand beside today's."""
+    """Write the preset's settings into the folder; Refused if branches were made with other settings."""
     path.parent.mkdir(exist_ok=True)
     if path.exists() and path.read_text(encoding="utf-8") != config:
         raise Refused(f"{path} was made when the preset had other settings: choose other --results")
     write_text(path, config)
 
 
-def task_of(results: Path, env_id: str, seed: int) -> Task:
+def trunk_task(results: Path, env_id: str, seed: int) -> Task:
+    """The process that grows one trunk."""
     order = ["branches.trunk", "--results", str(results), "--env", env_id, "--seed", str(seed)]
     return Task(f"{env_id}/{seed}", lambda: [sys.executable, "-m", "geonpg.scripts.jobs.worker", *order], lambda: None)
 
 
 def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
-    """Every trunk that is not complete; the reasons of those that failed."""
+    """Run every trunk that is not complete; returns why some failed, by their names."""
     env_ids = arguments.envs.split(",")
     for env_id in env_ids:
         make_env(load(arguments.preset, env_id), env_id, 1, 0).close()
-        require(is_native(env_id), f"{env_id} cannot be set back to a state: branch needs MuJoCo tasks like {TASKS}")
+        require(
+            is_native(env_id), f"{env_id} cannot be set back to a state: branch needs MuJoCo tasks like {BRANCH_TASKS}"
+        )
     arguments.results.mkdir(parents=True, exist_ok=True)
     with locked(arguments.results, LOCK_SECONDS) as lock:
         design = recorded(arguments, env_ids)
@@ -68,7 +72,7 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
         cells = [(env_id, seed) for seed in design.seeds for env_id in env_ids]
         paths = {cell: rows_path(arguments.results, *cell) for cell in cells}
         todo = [cell for cell in cells if len(read_rows(paths[cell])) < wanted]
-        runner = Runner([task_of(arguments.results, *cell) for cell in todo], arguments.jobs, lock)
+        runner = Runner([trunk_task(arguments.results, *cell) for cell in todo], arguments.jobs, lock)
         done = sum(len(read_rows(path)) for path in paths.values())
         with tqdm(total=len(cells) * wanted, initial=done, unit=" branches", desc="branch") as bar:
             try:
@@ -82,18 +86,18 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
 
 
 def report(results: Path) -> tuple[list[Table], dict[str, float]]:
-    """Tables and figure of what is there, written beside it."""
-    study = read_study(results)
+    """Write the tables and the figure of what is there; returns the tables and their numbers."""
+    study = read_branches(results)
     require(bool(study), f"{results} has no checkpoint yet that every rule has been tried at")
-    found = tables(study)
-    write_tables(found, results / "tables.md", "Paired branches")
-    for kind in KINDS:
-        write_figure(figure(study), results / f"branch.{kind}")
-    return found, flat(study)
+    tables = branch_tables(study)
+    write_tables(tables, results / "tables.md", "Paired branches")
+    for kind in FORMATS:
+        write_figure(branch_figure(study), results / f"branch.{kind}")
+    return tables, branch_numbers(study)
 
 
 def branch(arguments: Namespace) -> int:
-    """Run the trunks that are not complete and report on all; the command's exit code."""
+    """Run the trunks that are not complete and report on all; returns the command's exit code."""
     failed: Mapping[str, str] = {}
     try:
         with listening() as signals:
@@ -102,11 +106,11 @@ def branch(arguments: Namespace) -> int:
             if signals():
                 print("stopped: the same command goes on", file=sys.stderr)
                 return 128 + signals.received
-            found, numbers = report(arguments.results)
+            tables, numbers = report(arguments.results)
     except (Refused, OSError) as error:
         print(f"geonpg branch: {error}", file=sys.stderr)
         return 2
-    print(json.dumps(numbers) if arguments.json else markdown(found))
+    print(json.dumps(numbers) if arguments.json else markdown(tables))
     for name, reason in failed.items():
         print(f"{name} failed: {reason}", file=sys.stderr)
     return 1 if failed else 0

@@ -7,12 +7,12 @@ from pathlib import Path
 from geonpg.errors import Refused
 
 DESIGN = "design.json"  # in the folder of results
-TASKS = "HalfCheetah-v4,Hopper-v4,Walker2d-v4"
+BRANCH_TASKS = "HalfCheetah-v4,Hopper-v4,Walker2d-v4"
 
 
 @dataclass(frozen=True)
 class Design:
-    """What is run. Changing it means another study."""
+    """What is run; changing it means another study."""
 
     preset: str = "default"
     trunks: int = 5  # seeds
@@ -25,10 +25,12 @@ class Design:
 
     @property
     def seeds(self) -> range:
+        """Seeds of the trunks."""
         return range(self.first_seed, self.first_seed + self.trunks)
 
 
 def design_of(folder: Path) -> Design:
+    """Read the design of a folder of results; Refused if the file is damaged."""
     path = folder / DESIGN
     try:
         return Design(**json.loads(path.read_text(encoding="utf-8")))

@@ -1,12 +1,13 @@
-"""Numbers with intervals: the stratified bootstrap for several tasks together, Student's t for one.
+"""Numbers with 95 % intervals, and the verdicts that follow: the bootstrap for several tasks, Student's t for one.
 
-A group holds one run per row, [n, ...]: the runs of one method on one task. Groups are resampled each on its own, since
-runs are what chance drew and tasks are not. A statistic maps resampled groups, [count, n_i, ...] each, to [count, ...].
-On a single task with five runs the bootstrap's intervals are too narrow: an eighth of them would miss.
+A group holds one run per row, [n, ...]: the runs of one method on one task. Each group is resampled on its own, because
+seeds are random and tasks are not. A statistic maps resampled groups, [count, n_i, ...] each, to [count, ...].
+On a single task with five runs the bootstrap's intervals are too narrow: one in eight would miss the truth.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,16 @@ Statistic = Callable[[Sequence[Array]], Array]
 
 COUNT = 10_000  # resamples
 TAILS = (0.025, 0.975)
-FEWEST_SEEDS = 5  # below this, no verdict
+
+
+class Needed(NamedTuple):
+    """How many independent observations a verdict needs at least, and what they are called."""
+
+    least: int
+    what: str
+
+
+SEEDS = Needed(5, "seeds")
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class Estimate:
 
 
 def bootstrap(statistic: Statistic, groups: Sequence[Array], count: int = COUNT) -> Estimate:
-    """Percentile interval; the same data give the same bits."""
+    """Percentile interval of a statistic; the same data give the same bits."""
     rng = np.random.default_rng(0)
     drawn = [group[rng.integers(len(group), size=(count, len(group)))] for group in groups]
     low, high = np.quantile(statistic(drawn), TAILS, axis=0)
@@ -39,7 +49,7 @@ def bootstrap(statistic: Statistic, groups: Sequence[Array], count: int = COUNT)
 
 
 def student(runs: Array) -> Estimate:
-    """Student's interval of the mean of one group [n]; a single run says nothing about others."""
+    """Student's interval of the mean of one group [n]; infinitely wide for a single run."""
     value = runs.mean()
     reach = stats.t.ppf(TAILS[1], len(runs) - 1) * stats.sem(runs) if len(runs) > 1 else np.inf
     return Estimate(value, value - reach, value + reach)
@@ -57,7 +67,7 @@ def welch(ours: Array, theirs: Array) -> Estimate:
 
 
 def mean(groups: Sequence[Array]) -> Array:
-    """Of all runs together."""
+    """Mean of all runs together."""
     return np.concatenate(groups, axis=1).mean(axis=1)
 
 
@@ -79,23 +89,32 @@ def improvement(groups: Sequence[Array]) -> Array:
     return np.stack([(1 + sign.mean(axis=(1, 2))) / 2 for sign in signs]).mean(axis=0)
 
 
-def verdict(estimate: Estimate, neutral: float, seeds: int) -> str:
-    """In words, of a comparison whose smallest group has so many seeds."""
-    if seeds < FEWEST_SEEDS:
-        return "too few seeds"
-    if estimate.low > neutral:
-        return "better"
-    return "worse" if estimate.high < neutral else "not significant"
+def verdict(estimate: Estimate, count: int, needed: Needed = SEEDS, neutral: float = 0.0, good: int = 1) -> str:
+    """Say whether an interval leaves out the neutral value, and on which side.
+
+    count: observations in the smallest group; no verdict with fewer than needed.
+    good: the sign of a deviation that is good news; 0 if neither sign is, which makes it "higher" or "lower".
+    """
+    if count < needed.least:
+        return f"too few {needed.what}"
+    if not (np.isfinite(estimate.low) and np.isfinite(estimate.high)):
+        return "not known"
+    if estimate.low <= neutral <= estimate.high:
+        return "not significant"
+    sign = 1 if estimate.low > neutral else -1
+    if good == 0:
+        return "higher" if sign > 0 else "lower"
+    return "better" if sign == good else "worse"
 
 
 def steps_to(level: float, steps: Array, returns: Array) -> float:
-    """The first step at which a curve is at the level; infinite if it never is."""
+    """First step at which a curve is at or above the level; infinity if it never is."""
     reached = np.flatnonzero(returns >= level)
     return float(steps[reached[0]]) if len(reached) else float("inf")
 
 
 def mean_height(steps: Array, returns: Array, end: float) -> float:
-    """Area under a curve from 0 to `end`, divided by `end`. Before the first point, its value counts."""
+    """Area under a curve from 0 to `end`, divided by `end`; before its first point, the first value counts."""
     inner = steps[(steps > 0) & (steps < end)]
     grid = np.concatenate([[0.0], inner, [end]])
     return float(trapezoid(np.interp(grid, steps, returns), grid) / end)

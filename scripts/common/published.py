@@ -1,4 +1,4 @@
-"""What others have published after a million steps, and the two levels by which scores of a task are normalised.
+"""Published results after a million steps, and the two levels by which the scores of a task are normalised.
 
 Metrics: TRN, the return of stochastic training episodes; FIN, a final evaluation; MAX, the best over time of the mean
 over seeds, which flatters.
@@ -14,21 +14,21 @@ from geonpg.configs import task_names
 
 Array = NDArray[np.float64]
 
-STEPS = 1_000_000
-TASKS = ("HalfCheetah", "Hopper", "Walker2d", "Reacher", "InvertedPendulum", "InvertedDoublePendulum")
+PUBLISHED_STEPS = 1_000_000
+PAPER_TASKS = ("HalfCheetah", "Hopper", "Walker2d", "Reacher", "InvertedPendulum", "InvertedDoublePendulum")
 
-# The paper's figure: ACKTR's training return at a million steps. It is 1 of the normalised score.
-PAPER_LEVEL: Mapping[str, float] = dict(zip(TASKS, (2160.0, 2640.0, 1785.0, -4.8, 980.0, 8000.0), strict=True))
-# Uniformly random actions in gymnasium's tasks, means of 20 (HalfCheetah) to 500 episodes. It is 0 of that score.
+# Normalised score 1: ACKTR's training return at a million steps, from the paper's figure.
+PAPER_LEVEL: Mapping[str, float] = dict(zip(PAPER_TASKS, (2160.0, 2640.0, 1785.0, -4.8, 980.0, 8000.0), strict=True))
+# Normalised score 0: uniformly random actions in gymnasium's tasks, means of 20 (HalfCheetah) to 500 episodes.
 RANDOM_LEVEL: Mapping[str, float] = {
-    **dict(zip(TASKS, (-260.0, 19.5, 3.0, -43.0, 6.0, 58.0), strict=True)),
+    **dict(zip(PAPER_TASKS, (-260.0, 19.5, 3.0, -43.0, 6.0, 58.0), strict=True)),
     "Swimmer": -3.0,
     "CartPole": 22.7,
     "Pendulum": -1208.0,
 }
 
-# The paper's figure on the way there: ACKTR's training return at these steps.
-PAPER_STEPS = (200_000, 400_000, 600_000, 800_000, STEPS)
+# ACKTR's training return at these steps, from the paper's figure.
+PAPER_STEPS = (200_000, 400_000, 600_000, 800_000, PUBLISHED_STEPS)
 PAPER_CURVE: Mapping[str, tuple[float, ...]] = {
     "HalfCheetah": (873, 1662, 1873, 2021, PAPER_LEVEL["HalfCheetah"]),
     "Hopper": (1395, 1983, 2145, 2500, PAPER_LEVEL["Hopper"]),
@@ -38,7 +38,7 @@ PAPER_CURVE: Mapping[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Published:
-    """One row: returns as the source writes them, in the order of TASKS."""
+    """One row: returns as the source writes them, in the order of PAPER_TASKS."""
 
     method: str
     source: str
@@ -73,22 +73,23 @@ PUBLISHED = (
 
 
 def task_of(env_id: str) -> str:
-    """Without its version."""
+    """Name of a task without its version."""
     return task_names(env_id)[0]
 
 
 def is_anchored(env_id: str) -> bool:
+    """Whether a task has the two levels of a normalised score."""
     return task_of(env_id) in PAPER_LEVEL
 
 
 def kept(env_id: str, best: Array, last: Array) -> Array:
-    """How much of its best evaluation's distance from a random policy a run has at its end; 1 if there is none."""
+    """Share of its best evaluation's distance from a random policy that a run has left; 1 if it never got away."""
     random = RANDOM_LEVEL[task_of(env_id)]
     reached = np.maximum(best - random, 0.0)
     return np.divide(last - random, reached, out=np.ones_like(reached), where=reached > 0)
 
 
 def normalised(env_id: str, scores: Array) -> Array:
-    """0 for a random policy, 1 for the paper's ACKTR after a million steps."""
+    """Scores on the scale where 0 is a random policy and 1 the paper's ACKTR after a million steps."""
     task = task_of(env_id)
     return (scores - RANDOM_LEVEL[task]) / (PAPER_LEVEL[task] - RANDOM_LEVEL[task])

@@ -1,4 +1,4 @@
-"""How figures look, whichever command draws them."""
+"""How figures look and how they are written, whichever command draws them."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from geonpg.errors import known
 from geonpg.files import replacing
 
-KINDS = ("png", "svg")  # of files that figures are written to
+FORMATS = ("png", "svg")
 DPI = 120
+WIDTH = 9.6  # inches of a full-width figure: shown 800 pixels wide, as in a README, 10-point text is 12 pixels high
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito).
 METHOD_STYLE: Mapping[str, dict[str, Any]] = {
@@ -22,10 +23,12 @@ METHOD_STYLE: Mapping[str, dict[str, Any]] = {
     "geo": {"color": "#D55E00", "marker": "^"},
     "geof": {"color": "#009E73", "marker": "v"},
 }
+OTHER_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#999999")  # for what is drawn beside the methods
+GREY = "#888888"  # for levels and zero lines
 
 
 def plain(ax: Axes) -> None:
-    """Two spines, a faint grid, and no background: that of the figure, or of the page around it, shows."""
+    """Leave two spines, a faint grid and no background, so that the figure's own or the page's shows."""
     ax.set_facecolor("none")
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25, linewidth=0.6)
@@ -33,7 +36,7 @@ def plain(ax: Axes) -> None:
 
 def encoded(figure: Figure, kind: str, facecolor: str = "white") -> bytes:
     """Encode as svg or png: text stays text, and without dates and versions the same data give the same bytes."""
-    known("format of figures", kind, KINDS)
+    known("format of figures", kind, FORMATS)
     metadata = dict.fromkeys(("Date", "Creator", "Format", "Type")) if kind == "svg" else {"Software": None}
     file = BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "geonpg", "svg.fonttype": "none"}):

@@ -1,103 +1,102 @@
-"""Which kinds of a study are held against which, and what several tasks say together."""
+"""Which contenders of a study are compared, and what several tasks say together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from geonpg.scripts.common.intervals import Estimate, bootstrap, improvement, interquartile_mean, verdict, welch
+from geonpg.scripts.branches.analysis import REFERENCE
+from geonpg.scripts.common.intervals import Array, Estimate, bootstrap, improvement, interquartile_mean, verdict, welch
 from geonpg.scripts.common.published import is_anchored, normalised
-from geonpg.scripts.reports.run_files import Kind
-from geonpg.scripts.reports.study import Group, Study
+from geonpg.scripts.reports.recorded_run import Contender
+from geonpg.scripts.reports.study import SeedGroup, Study
 
-Array = NDArray[np.float64]
-
-BASELINE = "ng"
-MAIN_PRESET = "default"  # the one that is held against other algorithms
+MAIN_PRESET = "default"  # the one that is compared with other algorithms
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two kinds on one task, after the steps that both have."""
+    """Two contenders on one task, after the steps that both have."""
 
-    ours: Group
-    theirs: Group
+    ours: SeedGroup
+    theirs: SeedGroup
 
     @property
     def seeds(self) -> int:
-        """Of the smaller group."""
+        """Runs of the smaller group."""
         return min(self.ours.seeds, self.theirs.seeds)
 
     @property
     def finals(self) -> tuple[Array, Array]:
+        """Last evaluations of both sides."""
         steps = min(self.ours.budget, self.theirs.budget)
         return self.ours.finals_at(steps), self.theirs.finals_at(steps)
 
     def difference(self) -> Estimate:
-        """Of the means of evaluations."""
+        """Difference of the means of last evaluations."""
         return welch(*self.finals)
 
     def verdict(self) -> str:
-        return verdict(self.difference(), 0.0, self.seeds)
+        """Whether that difference is significant."""
+        return verdict(self.difference(), self.seeds)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One kind over another on the tasks that both have, at least one."""
+    """One contender against another on the tasks that both have, at least one."""
 
-    kind: Kind
-    other: Kind
+    contender: Contender
+    other: Contender
     pairs: Mapping[str, Pair]  # by task
 
     def __str__(self) -> str:
-        return f"{self.kind} over {self.other}"
+        return f"{self.contender} over {self.other}"
 
     @property
     def seeds(self) -> int:
+        """Runs of the smallest group."""
         return min(pair.seeds for pair in self.pairs.values())
 
     def improvement(self) -> Estimate:
-        """Probability that a run of the kind ends above a run of the other."""
+        """Probability that a run of the contender ends above a run of the other."""
         scores = [pair.finals for pair in self.pairs.values()]
         return bootstrap(improvement, [ours for ours, _ in scores] + [theirs for _, theirs in scores])
 
     def verdict(self) -> str:
-        """By that probability; on a single task, where its interval is too narrow, by the difference of means."""
+        """Judge that probability; on a single task, where its interval is too narrow, the difference of means."""
         if len(self.pairs) > 1:
-            return verdict(self.improvement(), 0.5, self.seeds)
+            return verdict(self.improvement(), self.seeds, neutral=0.5)
         (pair,) = self.pairs.values()
         return pair.verdict()
 
 
-def compared(study: Study, kinds: Sequence[tuple[Kind, Kind]]) -> list[Comparison]:
-    """Those that have a task in common."""
+def compared(study: Study, contenders: Sequence[tuple[Contender, Contender]]) -> list[Comparison]:
+    """The comparisons of those that have a task in common."""
     found = []
-    for kind, other in kinds:
-        ours, theirs = study.of_kind(kind), study.of_kind(other)
+    for contender, other in contenders:
+        ours, theirs = study.groups_of(contender), study.groups_of(other)
         if pairs := {env_id: Pair(ours[env_id], theirs[env_id]) for env_id in ours if env_id in theirs}:
-            found.append(Comparison(kind, other, pairs))
+            found.append(Comparison(contender, other, pairs))
     return found
 
 
-def over_baseline(study: Study) -> list[Comparison]:
-    """Every method over `ng` of the same preset."""
-    return compared(study, [(kind, Kind(kind.preset, BASELINE)) for kind in study.kinds if kind.method != BASELINE])
+def over_reference(study: Study) -> list[Comparison]:
+    """Every method against `ng` of the same preset."""
+    rivals = [contender for contender in study.contenders if contender.method != REFERENCE]
+    return compared(study, [(rival, Contender(rival.preset, REFERENCE)) for rival in rivals])
 
 
 def over_others(study: Study) -> list[Comparison]:
-    """Every method of the main preset over every other algorithm."""
-    ours = [kind for kind in study.kinds if kind.preset == MAIN_PRESET]
-    return compared(study, [(kind, other) for kind in ours for other in study.other_kinds])
+    """Every method of the main preset against every other algorithm."""
+    ours = [contender for contender in study.contenders if contender.preset == MAIN_PRESET]
+    return compared(study, [(contender, other) for contender in ours for other in study.other_algorithms])
 
 
-def scored(study: Study, kind: Kind) -> list[Group]:
-    """The groups of a kind that have a normalised score, on tasks with the largest number of steps."""
-    groups = [group for env_id, group in study.of_kind(kind).items() if is_anchored(env_id)]
+def scored(study: Study, contender: Contender) -> list[SeedGroup]:
+    """The groups of a contender that have a normalised score, on tasks with the largest number of steps."""
+    groups = [group for env_id, group in study.groups_of(contender).items() if is_anchored(env_id)]
     return [group for group in groups if group.budget == max(g.budget for g in groups)]
 
 
-def iqm(groups: Sequence[Group], scores: Sequence[Array], count: int) -> Estimate:
+def iqm(groups: Sequence[SeedGroup], scores: Sequence[Array], count: int) -> Estimate:
     """Interquartile mean of normalised scores, [seeds, ...] per group."""
     together = [normalised(group.name.env_id, s) for group, s in zip(groups, scores, strict=True)]
     return bootstrap(interquartile_mean, together, count)

@@ -1,4 +1,4 @@
-"""One page that needs nothing else: style, tables and figures inside, no scripts; light and dark, wide and narrow."""
+"""HTML of one self-contained page: style, tables and figures inside, no scripts; light and dark, wide and narrow."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from geonpg.scripts.common.artifacts import Table, shown
 from geonpg.scripts.common.style import encoded
 from geonpg.scripts.reports.figures import Style
-from geonpg.scripts.reports.run_files import Kind
+from geonpg.scripts.reports.recorded_run import Contender
 
 DASHES = {"-": "none", "--": "6 3", ":": "2 3", "-.": "6 3 2 3"}
 CSS = """
@@ -70,10 +70,12 @@ class Section:
 
     @property
     def anchor(self) -> str:
+        """What links to the section name."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
-def page(title: str, summary: Mapping[str, str], sections: Sequence[Section]) -> str:
+def page_html(title: str, summary: Mapping[str, str], sections: Sequence[Section]) -> str:
+    """The whole page: title, summary, contents and sections."""
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -90,38 +92,44 @@ def page(title: str, summary: Mapping[str, str], sections: Sequence[Section]) ->
 
 
 def summary_html(lines: Mapping[str, str]) -> str:
+    """A box of lines, each with its title."""
     shown = (f"<li><strong>{escape(name)}:</strong> {escape(text)}</li>" for name, text in lines.items())
     return f'<ul class="summary">{"".join(shown)}</ul>'
 
 
 def contents_html(sections: Sequence[Section]) -> str:
+    """Links to all sections."""
     links = (f'<li><a href="#{section.anchor}">{escape(section.title)}</a></li>' for section in sections)
     return f'<nav class="contents" aria-label="Contents"><ol>{"".join(links)}</ol></nav>'
 
 
 def section_html(section: Section) -> str:
+    """A section under its heading."""
     return "\n".join([f'<h2 id="{section.anchor}">{escape(section.title)}</h2>', *section.parts])
 
 
 def subheading(text: str) -> str:
+    """A heading within a section."""
     return f"<h3>{escape(text)}</h3>"
 
 
 def paragraph(text: str, name: str = "") -> str:
+    """A paragraph of text, perhaps of a CSS class."""
     return f"<p{css(name)}>{escape(text)}</p>"
 
 
 def items(texts: Sequence[str]) -> str:
+    """A list with bullets."""
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
 def folded(title: str, part: str) -> str:
-    """Shown when its title is clicked."""
+    """A part that is shown when its title is clicked."""
     return f"<details><summary>{escape(title)}</summary>{part}</details>"
 
 
 def table_html(table: Table) -> str:
-    """In a box of its own that scrolls sideways; the first column stays in sight."""
+    """A table in a box of its own that scrolls sideways; its first column stays in sight."""
     rows = [[shown(cell) for cell in row] for row in table.rows]
     numeric = [all(map(is_number, column)) for column in zip(*rows, strict=True)]
     head = "".join(
@@ -137,33 +145,36 @@ def table_html(table: Table) -> str:
 
 
 def breakable(name: str) -> str:
-    """A name like InvertedDoublePendulum may go on in the next line at each of its words."""
+    """A name such as InvertedDoublePendulum, which may be broken between its words."""
     return "<wbr>".join(escape(word) for word in re.split(r"(?<=[a-z])(?=[A-Z])", name))
 
 
 def row_html(row: Sequence[str], numeric: Sequence[bool]) -> str:
+    """Cells of a row, the first one as its heading."""
     first, *rest = row
-    cells = [f"<td{css(class_of(cell, n))}>{escape(cell)}</td>" for cell, n in zip(rest, numeric[1:], strict=True)]
+    cells = [f"<td{css(cell_class(cell, n))}>{escape(cell)}</td>" for cell, n in zip(rest, numeric[1:], strict=True)]
     return f'<th scope="row">{breakable(first)}</th>' + "".join(cells)
 
 
-def class_of(cell: str, numeric: bool) -> str:
+def cell_class(cell: str, numeric: bool) -> str:
+    """CSS class of a cell: numbers, verdicts and long lists have their own."""
     if numeric:
         return "number"
     return cell if cell in ("better", "worse") else "list" if cell.count(", ") > 1 else ""
 
 
 def css(name: str) -> str:
+    """The attribute that gives an element a CSS class, if there is one."""
     return f' class="{name}"' if name else ""
 
 
 def is_number(cell: str) -> bool:
-    """Or an interval, or nothing."""
+    """Whether a cell holds a number, an interval or nothing."""
     return re.fullmatch(r"(-?\d[-\d. ±toM k]*|never|not known|nan|-|)", cell) is not None
 
 
 def figure_html(figure: Figure, label: str, wide: bool = False) -> str:
-    """Inline, in the colours of the page: what is black takes the colour of text."""
+    """A figure as inline SVG in the colours of the page: what is black takes the colour of text."""
     text = encoded(figure, "svg", facecolor="none").decode()
     svg = text[text.index("<svg") :].replace("#000000", "currentColor")
     svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # names that every figure would repeat
@@ -171,16 +182,18 @@ def figure_html(figure: Figure, label: str, wide: bool = False) -> str:
 
 
 def figures_html(figures: Mapping[str, Figure]) -> str:
-    """Side by side where there is room."""
+    """Figures side by side where there is room."""
     return '<div class="figures">' + "\n".join(figure_html(f, label) for label, f in figures.items()) + "</div>"
 
 
-def key_html(labels: Mapping[Kind, str], styles: Mapping[Kind, Style]) -> str:
+def key_html(labels: Mapping[Contender, str], styles: Mapping[Contender, Style]) -> str:
     """The legend of many figures."""
-    return '<ul class="key">' + "".join(f"<li>{swatch(styles[k])}{escape(v)}</li>" for k, v in labels.items()) + "</ul>"
+    shown = (f"<li>{swatch(styles[contender])}{escape(label)}</li>" for contender, label in labels.items())
+    return f'<ul class="key">{"".join(shown)}</ul>'
 
 
 def swatch(style: Style) -> str:
+    """A short piece of a contender's line."""
     color = style.color.replace("#000000", "currentColor")
     line = f'<line x2="30" y1="4" y2="4" stroke="{color}" stroke-width="3" stroke-dasharray="{DASHES[style.line]}"/>'
     return f'<svg width="30" height="8" aria-hidden="true">{line}</svg>'

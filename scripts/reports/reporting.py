@@ -3,71 +3,107 @@
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from geonpg.errors import require
 from geonpg.files import write_text
-from geonpg.scripts.branches import analysis as branches
+from geonpg.scripts.branches.analysis import BranchStudy, branch_numbers, branch_tables, read_branches
 from geonpg.scripts.common.artifacts import Table, markdown
-from geonpg.scripts.common.style import KINDS, write_figure
-from geonpg.scripts.reports import figures
-from geonpg.scripts.reports.comparisons import over_baseline
-from geonpg.scripts.reports.page import page
-from geonpg.scripts.reports.sections import curves, sections, summary
-from geonpg.scripts.reports.study import Study, read_study
-from geonpg.scripts.reports.tables import kept_shares, tables
+from geonpg.scripts.common.style import FORMATS, write_figure
+from geonpg.scripts.reports.comparisons import over_reference
+from geonpg.scripts.reports.curves import CurveFigure, curve_figures
+from geonpg.scripts.reports.figures import combined, improvement_figure, iqm_figure
+from geonpg.scripts.reports.page import page_html
+from geonpg.scripts.reports.reading import read_study
+from geonpg.scripts.reports.sections import sections
+from geonpg.scripts.reports.study import Study
+from geonpg.scripts.reports.summary import summary
+from geonpg.scripts.reports.tables import kept_shares, report_tables
 
 TITLE = "geonpg: sample efficiency"
 
 
-def aggregates(study: Study) -> dict[str, Figure]:
-    """By the table that each belongs to."""
-    found = {"verdicts": figures.improvement_figure(study, over_baseline(study)), "iqm": figures.iqm_figure(study)}
-    return {name: figure for name, figure in found.items() if figure}
+@dataclass(frozen=True)
+class Report:
+    """Everything that is made of a study and of the branches beside it."""
+
+    study: Study
+    branched: BranchStudy
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """Tables of the runs."""
+        return report_tables(self.study)
+
+    @cached_property
+    def aggregates(self) -> dict[str, Figure]:
+        """Figures over all tasks, by the name of the table that each belongs to."""
+        verdicts = improvement_figure(self.study, over_reference(self.study))
+        found = {"verdicts": verdicts, "iqm": iqm_figure(self.study)}
+        return {name: figure for name, figure in found.items() if figure}
+
+    @cached_property
+    def curves(self) -> list[CurveFigure]:
+        """What the figures over steps and time show."""
+        return curve_figures(self.study)
+
+    def page(self) -> str:
+        """The page, with its figures inside."""
+        parts = sections(self.study, self.tables, self.aggregates, self.curves, self.branched)
+        return page_html(TITLE, summary(self.study, self.branched), parts)
+
+    def figures(self) -> dict[str, Figure]:
+        """The figures that are files too, by name."""
+        return self.aggregates | {f"{each.measure}-{each.which}": combined(each, self.study) for each in self.curves}
+
+    def markdown(self) -> str:
+        """Every table, for the terminal."""
+        return markdown([*self.tables, *(branch_tables(self.branched) if self.branched else ())])
+
+    def numbers(self) -> dict[str, float]:
+        """One flat object for programs."""
+        found: dict[str, float] = {}
+        for name, group in self.study.groups.items():
+            found |= {f"final/{name}": float(group.finals.mean()), f"seeds/{name}": group.seeds}
+        found |= {f"kept/{name}": float(shares.min()) for name, shares in kept_shares(self.study).items()}
+        for each in over_reference(self.study):
+            estimate, key = each.improvement(), f"improvement/{each.contender}_over_{each.other.method}"
+            ends = {f"{key}/low": float(estimate.low), f"{key}/high": float(estimate.high)}
+            found |= {key: float(estimate.value), **ends}
+        return found | branch_numbers(self.branched)
+
+    def write(self, out: Path) -> list[Path]:
+        """Write the page and its figures; returns what was written."""
+        (out / "figures").mkdir(parents=True, exist_ok=True)
+        written = [out / "report.html"]
+        write_text(written[0], self.page())
+        for name, figure in self.figures().items():
+            for kind in FORMATS:
+                written.append(out / "figures" / f"{name}.{kind}")
+                write_figure(figure, written[-1])
+        return written
 
 
-def numbers(study: Study) -> dict[str, float]:
-    """One flat object for programs."""
-    found: dict[str, float] = {}
-    for name, group in study.groups.items():
-        found |= {f"final/{name}": float(group.finals.mean()), f"seeds/{name}": group.seeds}
-    found |= {f"kept/{name}": float(shares.min()) for name, shares in kept_shares(study).items()}
-    for each in over_baseline(study):
-        estimate, key = each.improvement(), f"improvement/{each.kind}_over_{each.other.method}"
-        found |= {key: float(estimate.value), f"{key}/low": float(estimate.low), f"{key}/high": float(estimate.high)}
-    return found
-
-
-def write(study: Study, found: Sequence[Table], branched: branches.Study, out: Path) -> list[Path]:
-    """The page and its figures; returns what was written."""
-    (out / "figures").mkdir(parents=True, exist_ok=True)
-    drawn, many, style = aggregates(study), curves(study), figures.styles(study)
-    written = [out / "report.html"]
-    write_text(written[0], page(TITLE, summary(study, branched), sections(study, found, drawn, many, branched)))
-    together = {
-        f"{c.measure}-{c.where}": figures.combined(c.panels, style, figures.legend_labels(study, c.kinds)) for c in many
-    }
-    for name, figure in {**drawn, **together}.items():
-        for kind in KINDS:
-            written.append(out / "figures" / f"{name}.{kind}")
-            write_figure(figure, written[-1])
-    return written
+def read_report(folder: Path) -> Report:
+    """Read the runs in a folder, and what `geonpg branch` left beside them; Refused if there is nothing to show."""
+    study = read_study(folder)
+    for sentence in study.left_out:
+        print(f"left out: {sentence}", file=sys.stderr)
+    nothing = f"{folder} holds no run with a curve, at <name>/ or <task>/<preset>/<method>/<seed>/"
+    require(bool(study.groups or study.unfinished), nothing)
+    return Report(study, read_branches(folder / "branch"))
 
 
 def report(arguments: Namespace) -> None:
     """Write the page and its figures, and print the tables."""
-    study = read_study(arguments.folder)
-    for sentence in study.left_out:
-        print(f"left out: {sentence}", file=sys.stderr)
-    nothing = f"{arguments.folder} holds no run with a curve, at <name>/ or <task>/<preset>/<method>/<seed>/"
-    require(bool(study.groups or study.unfinished), nothing)
-    found, branched = tables(study), branches.read_study(arguments.folder / "branch")
-    written = write(study, found, branched, arguments.out)
+    found = read_report(arguments.folder)
+    written = found.write(arguments.out)
     if arguments.json:
-        print(json.dumps(numbers(study) | branches.flat(branched)))
+        print(json.dumps(found.numbers()))
     else:
-        print(markdown([*found, *(branches.tables(branched) if branched else ())]))
+        print(found.markdown())
         print("\nwritten:", *(f"  {path}" for path in written), sep="\n")

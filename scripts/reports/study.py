@@ -1,53 +1,40 @@
-"""A folder of runs, read into arrays: DIR/…/<task>/<preset or algorithm>/<method or settings>/<seed>/, as `geonpg
-compare` leaves them, or DIR/<any name>/, as `geonpg train` does; DIR may also be such a run itself.
+"""A study: the runs of several contenders on several tasks, grouped by seed, with the numbers that are compared."""
 
-A run that has not ended, or whose files do not say what they should, is named and left out; of one that has not ended
-the curves are kept. A run of `compare` whose folders are not called after its preset and method is an ablation of
-these. Runs of `train` that differ in other settings than their names tell are told apart by these.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from geonpg.configs import shown
-from geonpg.errors import Refused
-from geonpg.scripts.common.intervals import mean_height, steps_to
-from geonpg.scripts.reports.run_files import VARIANT, Incomplete, Kind, Name, Run, last_step, read_run
-
-Array = NDArray[np.float64]
+from geonpg.scripts.common.intervals import Array, mean_height, steps_to
+from geonpg.scripts.reports.recorded_run import Contender, GroupName, RecordedRun
 
 
 @dataclass(frozen=True)
-class Group:
-    """The runs of one kind on one task, which differ by their seed only."""
+class SeedGroup:
+    """The runs of one contender on one task, which differ by their seed only; at least one, and all have ended."""
 
-    name: Name
-    runs: Sequence[Run]
+    name: GroupName
+    runs: Sequence[RecordedRun]
 
     @property
     def seeds(self) -> int:
+        """How many runs there are."""
         return len(self.runs)
 
     @property
     def budget(self) -> int:
+        """Steps that each run was begun with."""
         return self.runs[0].budget
 
     @property
-    def is_ours(self) -> bool:
-        return self.runs[0].is_ours
-
-    @property
-    def ablation_of(self) -> Kind | None:
+    def ablation_of(self) -> Contender | None:
+        """The contender that these runs are an ablation of, if they are one."""
         return self.runs[0].ablation_of
 
     @property
     def episodes(self) -> int:
-        """How many the last evaluation has."""
+        """Episodes of the last evaluation."""
         return min(run.episodes[-1] for run in self.runs)
 
     @cached_property
@@ -57,6 +44,7 @@ class Group:
 
     @cached_property
     def minutes(self) -> Array:
+        """Wall-clock of each run: [seeds]."""
         return np.array([run.seconds / 60 for run in self.runs])
 
     @property
@@ -70,121 +58,63 @@ class Group:
         return np.array([run.evaluation.y.max() for run in self.runs])
 
     def finals_at(self, steps: int) -> Array:
-        """As if the runs had ended there: the last evaluation, or the first one after so many steps: [seeds]."""
+        """Mean return of the first evaluation after so many steps, or of the last one: [seeds]."""
         return np.array([run.evaluation.first_from(steps) for run in self.runs]) if steps < self.budget else self.finals
 
     @property
     def training_finals(self) -> Array:
+        """Training return at the end: [seeds]."""
         return np.array([run.training.y[-1] for run in self.runs])
 
     def steps_to(self, level: float) -> Array:
+        """Steps until the training return first is at a level; infinity if it never is: [seeds]."""
         return np.array([steps_to(level, run.training.x, run.training.y) for run in self.runs])
 
 
 @dataclass(frozen=True)
 class Study:
-    groups: Mapping[Name, Group]  # of runs that have ended
+    """Everything that a report is made from."""
+
+    groups: Mapping[GroupName, SeedGroup]  # of runs that have ended
     left_out: Sequence[str]  # one sentence each
-    unfinished: Sequence[Run] = ()  # their curves are shown, nothing is concluded from them
+    unfinished: Sequence[RecordedRun] = ()  # their curves are shown, nothing is concluded from them
 
     @cached_property
-    def main(self) -> dict[Name, Group]:
-        """Without ablations."""
+    def main(self) -> dict[GroupName, SeedGroup]:
+        """The groups that are no ablations."""
         return {name: group for name, group in self.groups.items() if group.ablation_of is None}
 
     @cached_property
-    def shown(self) -> list[Run]:
+    def shown(self) -> list[RecordedRun]:
         """Every run that has a curve to show: without ablations, ended or not."""
         return [*(run for group in self.main.values() for run in group.runs), *self.unfinished]
 
     @property
     def env_ids(self) -> list[str]:
+        """Every task."""
         return sorted({run.name.env_id for run in self.shown})
 
     @property
-    def kinds(self) -> list[Kind]:
-        """Ours first."""
-        ours = {run.name.kind: run.is_ours for run in self.shown}
-        return sorted(ours, key=lambda kind: (not ours[kind], kind))
+    def contenders(self) -> list[Contender]:
+        """Everything that is compared, ours first."""
+        ours = {run.name.contender: run.is_ours for run in self.shown}
+        return sorted(ours, key=lambda contender: (not ours[contender], contender))
 
     @property
     def our_presets(self) -> list[str]:
-        return sorted({run.name.kind.preset for run in self.shown if run.is_ours})
+        """Presets that methods of ours were run with."""
+        return sorted({run.name.contender.preset for run in self.shown if run.is_ours})
 
     @property
-    def other_kinds(self) -> list[Kind]:
-        """Other algorithms."""
-        return [kind for kind in self.kinds if kind.preset not in self.our_presets]
+    def other_algorithms(self) -> list[Contender]:
+        """Contenders that are not ours."""
+        return [contender for contender in self.contenders if contender.preset not in self.our_presets]
 
-    def of_kind(self, kind: Kind) -> dict[str, Group]:
-        """By task."""
-        return {name.env_id: group for name, group in self.main.items() if name.kind == kind}
+    def groups_of(self, contender: Contender) -> dict[str, SeedGroup]:
+        """The groups of a contender, by task."""
+        return {name.env_id: group for name, group in self.main.items() if name.contender == contender}
 
-
-def read_study(folder: Path) -> Study:
-    read: dict[str, Run] = {}
-    left_out: list[str] = []
-    for path, is_placed in run_folders(folder):
-        where = path.relative_to(folder).as_posix() if path != folder else path.name
-        try:
-            read[where] = read_run(path, is_placed)
-        except Incomplete as reason:
-            left_out.append(f"{where} is incomplete: {reason}")
-        except (OSError, Refused) as reason:
-            left_out.append(f"{where} is damaged: {reason}")
-    runs: dict[Name, dict[int, Run]] = {}
-    ended_first = sorted(told_apart(read).items(), key=lambda item: not item[1].has_ended)
-    for where, run in ended_first:
-        together = runs.setdefault(run.name, {})
-        if run.seed in together:
-            left_out.append(f"{where} is a second run of {run.name}, seed {run.seed}, which counts once")
-            continue
-        together[run.seed] = run
-        if not run.has_ended:
-            left_out.append(f"{where} is incomplete: evaluated up to step {last_step(run.evaluation)} of {run.budget}")
-    every = [run for _, together in sorted(runs.items()) for run in together.values()]
-    unfinished = [run for run in every if not run.has_ended and run.ablation_of is None]
-    return Study(grouped([run for run in every if run.has_ended], left_out), sorted(left_out), unfinished)
-
-
-def run_folders(folder: Path) -> Iterator[tuple[Path, bool]]:
-    """Where runs are, and whether their place says what they are."""
-    for path in sorted(path for path in folder.glob("**/*/*/*/*") if path.is_dir() and path.name.isdigit()):
-        yield path, True
-    for path in sorted([folder, *folder.glob("[!.]*")]):
-        if (path / "run.json").is_file():
-            yield path, False
-
-
-def told_apart(runs: Mapping[str, Run]) -> dict[str, Run]:
-    """The same runs; of those that are named by their files alone, the preset's name tells what was changed in it."""
-    return {
-        where: run if run.is_placed else replace(run, name=distinct(run, list(runs.values())))
-        for where, run in runs.items()
-    }
-
-
-def distinct(run: Run, runs: Sequence[Run]) -> Name:
-    """Its name, with settings that are not the preset's where runs of its task and preset differ in them."""
-    env_id, (preset, method) = run.name
-    alike = [other for other in runs if (other.name.env_id, other.name.kind.preset) == (env_id, preset)]
-    usual = run.usual if all(other.usual == run.usual for other in alike) else {}
-    changed = {
-        key: value
-        for key, value in run.settings.items()
-        if any(other.settings.get(key, value) != value for other in alike) and value != usual.get(key)
-    }
-    label = VARIANT.join([preset, *(f"{key}={shown(value)}" for key, value in changed.items())])
-    return Name(env_id, Kind(label, method))
-
-
-def grouped(runs: Sequence[Run], left_out: list[str]) -> dict[Name, Group]:
-    """By name, those of the largest budget, by seed."""
-    groups: dict[Name, Group] = {}
-    for name in dict.fromkeys(run.name for run in runs):
-        members = sorted((run for run in runs if run.name == name), key=lambda run: run.seed)
-        budget = max(run.budget for run in members)
-        shorter = [run for run in members if run.budget < budget]
-        left_out += [f"{name}/{run.seed} is shorter: {run.budget} of {budget} steps" for run in shorter]
-        groups[name] = Group(name, [run for run in members if run.budget == budget])
-    return groups
+    def groups_on(self, env_id: str, contenders: Sequence[Contender]) -> list[SeedGroup]:
+        """The groups of these contenders on a task."""
+        names = [GroupName(env_id, contender) for contender in contenders]
+        return [self.main[name] for name in names if name in self.main]

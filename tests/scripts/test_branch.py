@@ -10,13 +10,12 @@ from geonpg.agents.checkpoint import read, write
 from geonpg.agents.state import get_state, set_state
 from geonpg.agents.stepping import Stepper
 from geonpg.scripts import branch
-from geonpg.scripts.branches import analysis as branch_analysis
 from geonpg.scripts.branches import design as branch_design
 from geonpg.scripts.branches import trunk as branch_trunk
-from geonpg.scripts.branches.analysis import ALL, FEWEST, estimate, read_study, tables
+from geonpg.scripts.branches.analysis import ALL, CHECKPOINTS, branch_tables, difference, read_branches
 from geonpg.scripts.branches.design import Design
 from geonpg.scripts.branches.trunk import RULES, Bench, Branch, grow, read_rows, rows_path, write_rows
-from geonpg.scripts.common.intervals import Estimate
+from geonpg.scripts.common.intervals import verdict
 
 TINY = {"checkpoints": 2, "every": 512, "updates": 2, "episodes": 2, "held_out": 2, "trunks": 1}
 PRESET = """description = "small"
@@ -136,19 +135,20 @@ def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not(tmp_path
     for env_id in ("HalfCheetah-v4", "Hopper-v4"):
         (tmp_path / env_id).mkdir()
         rows = []
-        for step in range(FEWEST):
+        for step in range(CHECKPOINTS.least):
             base = float(rng.uniform(0, 5000))
             rows += [drawn(rule, base, shift + float(rng.normal(0, 20)), step) for rule, shift in shifts.items()]
-        write_rows(tmp_path / env_id / "1000.csv", [*rows, drawn("ng", 0.0, 0.0, FEWEST)])  # the last one is under way
-    study = read_study(tmp_path)
-    assert len(study["Hopper-v4"]["ng"]) == FEWEST
-    found = estimate(study, "geo", "score", "Hopper-v4")
+        under_way = drawn("ng", 0.0, 0.0, CHECKPOINTS.least)
+        write_rows(tmp_path / env_id / "1000.csv", [*rows, under_way])
+    study = read_branches(tmp_path)
+    assert len(study["Hopper-v4"]["ng"]) == CHECKPOINTS.least
+    found = difference(study, "geo", "score", "Hopper-v4")
     assert found.low < 100 < found.high
     assert found.high - found.low < 50
     spans = {"HalfCheetah-v4": 2160 + 260, "Hopper-v4": 2640 - 19.5}
-    means = [float(estimate(study, "geo", "score", env_id).value) / span for env_id, span in spans.items()]
-    assert float(estimate(study, "geo", "score", ALL).value) == pytest.approx(np.mean(means))
-    by_name = {table.name: table for table in tables(study)}
+    means = [float(difference(study, "geo", "score", env_id).value) / span for env_id, span in spans.items()]
+    assert float(difference(study, "geo", "score", ALL).value) == pytest.approx(np.mean(means))
+    by_name = {table.name: table for table in branch_tables(study)}
     verdicts = {(row[0], row[1]): row[2] for row in by_name["score"].rows}
     for place in (ALL, "HalfCheetah-v4", "Hopper-v4"):
         assert verdicts[place, "geo"] == "better"
@@ -156,7 +156,7 @@ def test_a_difference_that_is_there_is_found_and_one_that_is_not_is_not(tmp_path
         assert verdicts[place, "mid"] == "not significant"
     misses = {(row[0], row[1]): row[2] for row in by_name["kl_miss"].rows}
     assert misses[ALL, "geo"] == "worse"
-    assert branch_analysis.verdict(found, 0, FEWEST) == "higher"
+    assert verdict(found, CHECKPOINTS.least, CHECKPOINTS, good=0) == "higher"
 
 
 def test_C16_without_a_folder_nothing_goes_into_results(
@@ -175,13 +175,7 @@ def test_the_state_file_is_not_taken_for_a_result(folder: Path) -> None:
     bench = Bench(branch_design.design_of(folder), "Reacher-v4", 1000)
     (folder / "Reacher-v4").mkdir()
     write(folder / "Reacher-v4" / "1000.state", get_state(bench.agents["ng"]))
-    assert not read_study(folder)
-
-
-def test_what_is_not_a_number_gets_no_verdict() -> None:
-    """All updates of a rule may have been rejected at a checkpoint."""
-    nothing = np.array(np.nan)
-    assert branch_analysis.verdict(Estimate(nothing, nothing, nothing), 1, FEWEST) == "not known"
+    assert not read_branches(folder)
 
 
 def test_a_damaged_table_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

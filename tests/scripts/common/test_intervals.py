@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from geonpg.scripts.common.intervals import (
     Estimate,
+    Needed,
     Statistic,
     bootstrap,
     improvement,
@@ -140,7 +141,7 @@ def test_one_task_of_five_runs_is_judged_rightly() -> None:
     """Where nothing differs, one verdict in twenty; and the interval of a mean holds the truth as often."""
     runs = np.random.default_rng(0).normal(size=(2000, 2, 5)) * [[1.0], [3.0]]
     differences = [welch(*pair) for pair in runs]
-    assert 0.03 <= np.mean([verdict(e, 0.0, 5) != "not significant" for e in differences]) <= 0.07
+    assert 0.03 <= np.mean([verdict(e, 5) != "not significant" for e in differences]) <= 0.07
     means = [student(pair[0]) for pair in runs]
     assert 0.93 <= np.mean([e.low <= 0 <= e.high for e in means]) <= 0.97
 
@@ -177,7 +178,27 @@ def test_the_same_data_give_the_same_bits() -> None:
     ],
 )
 def test_verdict(low: float, high: float, seeds: int, word: str) -> None:
-    assert verdict(Estimate(np.array((low + high) / 2), np.array(low), np.array(high)), 0.5, seeds) == word
+    assert verdict(Estimate(np.array((low + high) / 2), np.array(low), np.array(high)), seeds, neutral=0.5) == word
+
+
+@pytest.mark.parametrize(
+    ("ends", "good", "word"),
+    [
+        ((1, 2), 1, "better"),
+        ((1, 2), -1, "worse"),
+        ((1, 2), 0, "higher"),
+        ((-2, -1), 1, "worse"),
+        ((-2, -1), -1, "better"),
+        ((-2, -1), 0, "lower"),
+        ((-1, 1), 0, "not significant"),
+        ((np.nan, np.nan), 1, "not known"),  # all updates of a rule may have been rejected at a checkpoint
+        ((1, np.inf), 1, "not known"),
+    ],
+)
+def test_verdict_by_what_is_good_news(ends: tuple[float, float], good: int, word: str) -> None:
+    low, high = map(np.array, ends)
+    assert verdict(Estimate(low, low, high), 50, Needed(50, "checkpoints"), good=good) == word
+    assert verdict(Estimate(low, low, high), 49, Needed(50, "checkpoints"), good=good) == "too few checkpoints"
 
 
 def test_steps_to_a_level() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from geonpg.scripts.common.published import RANDOM_LEVEL, kept, normalised
+from geonpg.scripts.common.published import PAPER_LEVEL, PAPER_TASKS, PUBLISHED, RANDOM_LEVEL, kept, normalised
 
 
 def test_a_run_keeps_a_share_of_its_best_distance_from_a_random_policy() -> None:
@@ -22,3 +22,11 @@ def test_a_run_that_reached_nothing_has_lost_nothing() -> None:
 
 def test_the_paper_is_one_and_random_is_zero() -> None:
     assert normalised("InvertedPendulum-v4", np.array([980.0, 6.0])).tolist() == [1, 0]
+
+
+def test_anchors_agree_with_each_other() -> None:
+    assert all(len(row.returns) == len(PAPER_TASKS) for row in PUBLISHED)
+    assert [float(cell) for cell in PUBLISHED[0].returns] == list(PAPER_LEVEL.values())
+    for task in PAPER_TASKS:
+        ends = np.array([RANDOM_LEVEL[task], PAPER_LEVEL[task]])
+        assert normalised(f"{task}-v4", ends) == pytest.approx([0, 1])

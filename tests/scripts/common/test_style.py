@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from geonpg.errors import Refused
-from geonpg.scripts.common.style import KINDS, plain, write_figure
+from geonpg.scripts.common.style import FORMATS, plain, write_figure
 
 
 def drawing() -> Figure:
@@ -18,7 +18,7 @@ def drawing() -> Figure:
     return figure
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMATS)
 def test_the_same_data_give_the_same_bytes(kind: str, tmp_path: Path) -> None:
     paths = [tmp_path / f"{name}.{kind}" for name in ("one", "two")]
     for path in paths:

@@ -1,6 +1,7 @@
 """One run, as the files in its folder tell it: what `geonpg train` leaves."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
@@ -10,8 +11,9 @@ from html_pages import read_page
 from short_runs import Runs
 from synthetic_studies import write_run
 
-from geonpg.scripts import report
-from geonpg.scripts.reports.study import Study, read_study
+from geonpg.scripts.reports.reading import read_study
+from geonpg.scripts.reports.reporting import read_report
+from geonpg.scripts.reports.study import Study
 
 
 def left_by_train(folder: Path, name: str, final: float = 1000, **changed: object) -> Path:
@@ -84,27 +86,25 @@ def test_D_of_two_runs_of_a_seed_the_one_that_has_ended_counts(tmp_path: Path) -
     left_by_train(tmp_path, "Walker2d-v4_default_geo_0").rename(tmp_path / "b")
     study = read_study(tmp_path)
     assert seeds(study) == {"Walker2d-v4/default/geo": [0]}
-    assert study.left_out == ["a is a second run of Walker2d-v4/default/geo, seed 0, which counts once"]
+    assert study.left_out == ["a is a second run of Walker2d-v4/default/geo, seed 0: only one counts"]
 
 
-def test_D_without_a_finished_run_there_are_curves(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_D_without_a_finished_run_there_are_curves(tmp_path: Path) -> None:
     shorten(left_by_train(tmp_path, "Walker2d-v4_default_geo_0"), lines=5)
     study = read_study(tmp_path)
     assert (dict(study.groups), [run.seed for run in study.unfinished]) == ({}, [0])
     assert study.left_out == ["Walker2d-v4_default_geo_0 is incomplete: evaluated up to step 400000 of 1000000"]
-    assert report.main([str(tmp_path), "--out", str(tmp_path / "out")]) == 0
-    page = read_page((tmp_path / "out/report.html").read_text(encoding="utf-8"))
+    page = read_page(read_report(tmp_path).page())
     assert len(page.all("figure")) == 3  # by training, by evaluation, by the clock
     assert page.all("table") == []
-    assert page.all("ul", "summary")[0].all("li")[0].text.startswith("Runs: No run has ended yet. 1 run on the way")
+    assert page.all("ul", "summary")[0].all("li")[0].text.startswith("Runs: No run has ended yet. 1 unfinished run")
 
 
 def test_D_a_run_before_its_first_evaluation_shows_what_it_has(tmp_path: Path) -> None:
     run = left_by_train(tmp_path, "Walker2d-v4_default_geo_0")
     shorten(run, lines=5)
     (run / "evaluations.csv").write_text("steps,mean,std,returns\n")
-    assert report.main([str(tmp_path), "--out", str(tmp_path / "out"), "--json"]) == 0
-    assert len(read_page((tmp_path / "out/report.html").read_text(encoding="utf-8")).all("figure")) == 2
+    assert len(read_page(read_report(tmp_path).page()).all("figure")) == 2
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_D_what_cannot_be_shown_is_named(change: Callable[[Path], object], sente
 
 def test_D_reports_what_train_left(runs: Runs, tmp_path: Path) -> None:
     """A real run, whose evaluations lie beyond its steps."""
-    copytree(runs("cartpole"), tmp_path / "runs/CartPole-v1_default_geo_3")
-    assert report.main([str(tmp_path / "runs"), "--out", str(tmp_path / "out"), "--json"]) == 0
-    page = read_page((tmp_path / "out/report.html").read_text(encoding="utf-8"))
+    copytree(runs("cartpole"), tmp_path / "CartPole-v1_default_geo_3")
+    page = read_page(read_report(tmp_path).page())
     assert [heading.text for heading in page.all("h2")][:3] == [
         "Sample efficiency",
         "Deterministic evaluations",
         "Wall-clock",
     ]
     assert len(page.all("figure")) == 3
+    assert not re.search(r"\b1 (task|seed|run|method)s\b", page.text)
     assert not [note for note in page.all("p", "note") if "Dotted" in note.text or "All tasks" in note.text]
     assert not [table for table in page.all("table") if "source" in table.rows()[0]]  # nothing published beside it

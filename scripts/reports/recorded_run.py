@@ -14,45 +14,46 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from geonpg.configs import load, parse_toml, to_toml
 from geonpg.errors import Refused, require
+from geonpg.scripts.common.intervals import Array
 
-Array = NDArray[np.float64]
-# Settings that are a run's name already, or decide how long it is and how it is watched, but not what it learns.
-VARIANT = ", "  # between a preset's name and settings that are not its own
+CHANGED = ", "  # between a preset's name and settings that are not its own
+# Settings that are part of a run's name, or decide how long it is and how it is watched, but not what it learns.
 NOT_LEARNT = ("method", "description", "steps", "eval_every", "eval_episodes", "env_threads", "torch_threads")
 
 
-class Kind(NamedTuple):
-    """What was run: a preset, perhaps changed, and a method of ours, or an algorithm and its settings."""
+class Contender(NamedTuple):
+    """What is compared: a preset, perhaps changed, with a method of ours, or an algorithm with its settings."""
 
     preset: str
     method: str
 
     def __str__(self) -> str:
-        preset, *changes = self.preset.split(VARIANT)
-        return VARIANT.join([f"{preset}/{self.method}", *changes])
+        preset, *changes = self.preset.split(CHANGED)
+        return CHANGED.join([f"{preset}/{self.method}", *changes])
 
 
-class Name(NamedTuple):
+class GroupName(NamedTuple):
+    """A contender on a task: what all seeds of a group share."""
+
     env_id: str
-    kind: Kind
+    contender: Contender
 
     def __str__(self) -> str:
-        return f"{self.env_id}/{self.kind}"
+        return f"{self.env_id}/{self.contender}"
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Returns [n] over steps or seconds [n], which never fall; all finite. Of a run that has ended, at least one."""
+class ReturnCurve:
+    """Returns [n] over steps or seconds [n], which never decrease; all finite. A finished run has at least one."""
 
     x: Array
     y: Array
 
     def at(self, x: Array) -> Array:
-        """Interpolated; nan before the first point, the last value after the last."""
+        """Interpolate; NaN before the first point, the last value after the last."""
         return np.interp(x, self.x, self.y, left=np.nan)
 
     def first_from(self, x: float) -> float:
@@ -61,25 +62,26 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run that has made at least one row of each of its files."""
+class RecordedRun:
+    """What the files of a run tell; each has at least one row, evaluations of an unfinished run perhaps none."""
 
-    name: Name
+    name: GroupName
     seed: int
     budget: int
     is_ours: bool
-    ablation_of: Kind | None
-    training: Curve  # return of training episodes over steps
-    evaluation: Curve  # mean of deterministic episodes over steps
-    clock: Curve  # return of training episodes over seconds
+    ablation_of: Contender | None
+    training: ReturnCurve  # return of training episodes over steps
+    evaluation: ReturnCurve  # mean of deterministic episodes over steps
+    clock: ReturnCurve  # return of training episodes over seconds
     seconds: float
     episodes: Sequence[int]  # of each evaluation
     is_placed: bool  # in a folder whose place says what the run is
     settings: Mapping[str, Any]  # those that decide what it learns, beside its method
-    usual: Mapping[str, Any]  # the same as its preset has them today; empty if that is not known
+    preset_settings: Mapping[str, Any]  # the same as its preset has them today; empty if that is not known
 
     @property
     def has_ended(self) -> bool:
+        """Whether it was evaluated at its last step."""
         return last_step(self.evaluation) >= self.budget
 
 
@@ -87,12 +89,13 @@ class Incomplete(Exception):
     """The run may be fine, but there is nothing to show of it yet."""
 
 
-def last_step(curve: Curve) -> int:
+def last_step(curve: ReturnCurve) -> int:
+    """Step of the last point; 0 without one."""
     return int(curve.x[-1]) if len(curve.x) else 0
 
 
-def read_run(folder: Path, is_placed: bool) -> Run:
-    """The run in a folder, which says what the run is (`is_placed`) or leaves that to its files."""
+def read_run(folder: Path, is_placed: bool) -> RecordedRun:
+    """Read the run in a folder whose place says what the run is (`is_placed`), or leaves that to its files."""
     facts, config = read_facts(folder / "run.json"), read_config(folder / "config.toml")
     name, seed = placed(folder, facts) if is_placed else declared(facts, config)
     budget = budget_of(config)
@@ -107,8 +110,8 @@ def read_run(folder: Path, is_placed: bool) -> Run:
         raise Incomplete("no episode of training has ended yet")
     require(len(steps) > 0, "curve.csv has no return")
     require(len(clock.x) > 0, "times.csv has no row")
-    return Run(
-        name, seed, budget, "method" in config, ablation(name.kind, facts, config),
+    return RecordedRun(
+        name, seed, budget, "method" in config, ablation(name.contender, facts, config),
         training=curve("curve.csv", steps, returns),
         evaluation=evaluation,
         clock=curve("times.csv", np.interp(steps, clock.x, clock.y), returns),
@@ -116,34 +119,35 @@ def read_run(folder: Path, is_placed: bool) -> Run:
         episodes=[int(count) for count in evaluations["returns"]],
         is_placed=is_placed,
         settings=learnt_by(config),
-        usual={} if is_placed else usual_of(facts),
+        preset_settings={} if is_placed else preset_settings_of(facts),
     )  # fmt: skip
 
 
-def placed(folder: Path, facts: Mapping[str, Any]) -> tuple[Name, int]:
-    """What the folder's place says; run.json must agree."""
-    name = Name(folder.parents[2].name, Kind(folder.parents[1].name, folder.parent.name))
+def placed(folder: Path, facts: Mapping[str, Any]) -> tuple[GroupName, int]:
+    """Name and seed by the folder's place; run.json must agree."""
+    name = GroupName(folder.parents[2].name, Contender(folder.parents[1].name, folder.parent.name))
     found, due = (str(facts.get("env")).replace("/", "-"), facts.get("seed")), (name.env_id, int(folder.name))
-    require(found == due, f"run.json is of {found[0]}, seed {found[1]}")
+    require(found == due, f"run.json belongs to {found[0]}, seed {found[1]}")
     return name, due[1]
 
 
-def declared(facts: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Name, int]:
-    """What the files of a run of ours say."""
+def declared(facts: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[GroupName, int]:
+    """Name and seed by the files of a run of ours."""
     env_id, seed, preset, method = facts.get("env"), facts.get("seed"), facts.get("preset"), config.get("method")
     if not (isinstance(env_id, str) and isinstance(seed, int) and isinstance(preset, str)):
         raise Refused("run.json must name an environment, a seed and a preset")
     if not isinstance(method, str):
-        raise Refused("config.toml names no method: runs of baselines lie at <task>/<algorithm>/<settings>/<seed>/")
-    return Name(env_id.replace("/", "-"), Kind(Path(preset).stem, method)), seed
+        raise Refused("config.toml names no method: baseline runs must be at <task>/<algorithm>/<settings>/<seed>/")
+    return GroupName(env_id.replace("/", "-"), Contender(Path(preset).stem, method)), seed
 
 
 def learnt_by(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Those settings that decide what a run learns."""
     return {key: value for key, value in config.items() if key not in NOT_LEARNT}
 
 
-def usual_of(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of the preset on the task of a run."""
+def preset_settings_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that a run's preset has today on its task; empty if it cannot be read."""
     try:
         return learnt_by(tomllib.loads(to_toml(load(facts["preset"], facts["env"]))))
     except (Refused, OSError):  # another version's, or a file that is no longer there
@@ -151,18 +155,19 @@ def usual_of(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def budget_of(config: Mapping[str, Any]) -> int:
+    """Number of steps that a run was begun with."""
     steps = config.get("steps")
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
         raise Refused("config.toml has no number of steps")
     return steps
 
 
-def ablation(kind: Kind, facts: Mapping[str, Any], config: Mapping[str, Any]) -> Kind | None:
-    """What it is an ablation of, if it is one."""
+def ablation(contender: Contender, facts: Mapping[str, Any], config: Mapping[str, Any]) -> Contender | None:
+    """The contender that a run is an ablation of; None if it is called after its own preset and method."""
     if "method" not in config:
         return None
-    true = Kind(Path(str(facts.get("preset"))).stem, str(config["method"]))
-    return None if true == kind else true
+    whole = Contender(Path(str(facts.get("preset"))).stem, str(config["method"]))
+    return None if whole == contender else whole
 
 
 def read_text(path: Path) -> str:
@@ -205,7 +210,7 @@ def read_columns(path: Path, wanted: Sequence[str], counted: str = "") -> dict[s
     return columns
 
 
-def curve(source: str, x: Array, y: Array) -> Curve:
+def curve(source: str, x: Array, y: Array) -> ReturnCurve:
     fine = np.isfinite(x).all() and np.isfinite(y).all() and (np.diff(x) >= 0).all()
-    require(bool(fine), f"{source} must hold finite numbers, and steps and seconds that never fall")
-    return Curve(x, y)
+    require(bool(fine), f"{source} must hold finite numbers, with steps and seconds that never decrease")
+    return ReturnCurve(x, y)

@@ -9,10 +9,10 @@ import pytest
 from short_runs import Runs
 from synthetic_studies import write_group, write_run
 
-from geonpg.scripts.reports.run_files import Kind, Name
-from geonpg.scripts.reports.study import read_study
+from geonpg.scripts.reports.reading import read_study
+from geonpg.scripts.reports.recorded_run import Contender, GroupName
 
-GEO = Name("Hopper-v4", Kind("default", "geo"))
+GEO = GroupName("Hopper-v4", Contender("default", "geo"))
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_reads_every_run(tmp_path: Path) -> None:
     assert geo.finals.tolist() == [1000, 2000, 3000]
     assert (geo.budget, geo.episodes) == (1_000_000, 20)
     assert geo.minutes == pytest.approx(1000 / 60)
-    assert study.kinds == [Kind("default", "geo"), Kind("ppo", "zoo")]
+    assert study.contenders == [Contender("default", "geo"), Contender("ppo", "zoo")]
     assert study.our_presets == ["default"]
 
 
@@ -70,13 +70,15 @@ def test_a_label_in_the_place_of_the_preset_is_an_ablation(tmp_path: Path) -> No
     write_group(tmp_path / "Hopper-v4/default/geo", [1000])
     write_group(tmp_path / "Hopper-v4/no-averaging/geo", [800], preset="default")
     study = read_study(tmp_path)
-    assert study.groups[Name("Hopper-v4", Kind("no-averaging", "geo"))].ablation_of == Kind("default", "geo")
+    assert study.groups[GroupName("Hopper-v4", Contender("no-averaging", "geo"))].ablation_of == Contender(
+        "default", "geo"
+    )
     assert list(study.main) == [GEO]
 
 
 def test_a_preset_from_a_file_is_called_after_it(tmp_path: Path) -> None:
     write_group(tmp_path / "Hopper-v4/tuned/geo", [1000], preset="some/where/tuned.toml")
-    assert [str(kind) for kind in read_study(tmp_path).kinds] == ["tuned/geo"]
+    assert [str(contender) for contender in read_study(tmp_path).contenders] == ["tuned/geo"]
 
 
 def shorten(path: Path) -> None:
@@ -154,6 +156,6 @@ def test_C11_a_second_run_of_a_seed_is_left_out_and_not_called_damaged(tmp_path:
         write_run(tmp_path / where / "Hopper-v4/default/geo/0", 1000)
     study = read_study(tmp_path)
     assert study.left_out == [
-        "two/Hopper-v4/default/geo/0 is a second run of Hopper-v4/default/geo, seed 0, which counts once"
+        "two/Hopper-v4/default/geo/0 is a second run of Hopper-v4/default/geo, seed 0: only one counts"
     ]
     assert study.groups[GEO].seeds == 1

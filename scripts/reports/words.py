@@ -1,0 +1,74 @@
+"""Counts, steps and estimates in words, and the sentences that the page repeats."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from geonpg.scripts.common.artifacts import aligned
+from geonpg.scripts.common.intervals import COUNT, SEEDS, Estimate
+from geonpg.scripts.reports.recorded_run import RecordedRun
+
+UNKNOWN = "not known"  # the interval of a single run
+
+COMPUTED = (
+    f"Over several tasks, and along curves, intervals are 95 % percentile intervals of the stratified bootstrap with "
+    f"{COUNT:,} resamples: runs are drawn anew within each task and method. On a single task they are Student's for "
+    "means and Welch's for differences, because the bootstrap's are too narrow for five runs. With fewer than "
+    f"{SEEDS.least} seeds there is no verdict.",
+    "Over several tasks, there is a verdict if the interval of the probability of improvement excludes 0.5; where "
+    "nothing differs, this happens in 5 % of cases with six tasks and five seeds, and in 7 % with two tasks. On a "
+    "single task, there is a verdict if the interval of the difference of means excludes 0. Nothing is corrected for "
+    "the number of comparisons.",
+    "Unfinished runs are in no table. A run counts with its last evaluation, not with its best.",
+)
+BRANCHES = (
+    "Every rule makes the same number of updates from the same checkpoints with the same random numbers, and is "
+    "compared with ng there. This is the primary test of whether geometry helps; its analysis was fixed in advance "
+    "(docs/branch.md)."
+)
+
+
+def steps_text(steps: float) -> str:
+    """A number of steps, such as '0.25 M', '30 k' or 'never'."""
+    if np.isinf(steps):
+        return "never"
+    return f"{steps / 1e6:.2f} M" if steps >= 1e5 else f"{steps / 1e3:.0f} k"
+
+
+def steps_range(steps: Iterable[float]) -> str:
+    """The least and the largest number of steps, such as '0.30 M to 1.00 M'; one if they are equal."""
+    ends = sorted(set(steps))
+    return " to ".join(dict.fromkeys(map(steps_text, (ends[0], ends[-1]))))
+
+
+def span(values: Iterable[float]) -> str:
+    """The least and the largest value, such as '3 to 5'; one if they are equal."""
+    ends = sorted(set(values))
+    return " to ".join(f"{end:g}" for end in dict.fromkeys([*ends[:1], *ends[-1:]]))
+
+
+def counted(thing: str, *counts: int) -> str:
+    """How many there are of a thing, such as '1 task', '2 tasks' or '3 to 5 tasks'."""
+    return f"{span(counts)} {thing}{'' if set(counts) == {1} else 's'}"
+
+
+def estimated(estimate: Estimate) -> list[str]:
+    """Two cells of a table: the value, and its interval if there is one."""
+    value, low, high = aligned(float(estimate.value), float(estimate.low), float(estimate.high))
+    return [value, f"{low} to {high}" if np.isfinite(estimate.high) else UNKNOWN]
+
+
+def with_interval(estimate: Estimate) -> str:
+    """The value followed by its interval in brackets, if there is one."""
+    value, interval = estimated(estimate)
+    return value if interval == UNKNOWN else f"{value} ({interval})"
+
+
+def episodes_text(runs: Sequence[RecordedRun]) -> str:
+    """Sentence on how many episodes evaluations have: the last one of a run that has ended has more."""
+    last = [run.episodes[-1] for run in runs if run.has_ended]
+    others = [count for run in runs for count in run.episodes[: -1 if run.has_ended else None]]
+    if not last:
+        return f"An evaluation has {counted('deterministic episode', *others)}." if others else ""
+    rest = f", the others {span(others)}" if others else ""
+    return f"A run's last evaluation has {counted('deterministic episode', *last)}{rest}."
