@@ -13,7 +13,8 @@ from geonpg.configs import load
 from geonpg.kfac import FactorSettings, FreeLogStd, Gaussian, NaturalGradient, ProcessGroup, Ranks, TrustRegion
 from geonpg.kfac.ranks import ALONE
 from geonpg.scripts.runs.building import normalization_of
-from geonpg.scripts.runs.run import Plan, Run, shared_agent
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.run import Run
 
 CASES, UPDATES = 40, 3
 SOLVERS = ("kfac", "pcg", "cg", "dense")
@@ -103,8 +104,8 @@ def sharing(ranks: Ranks) -> dict[str, Any]:
 
 def trained(ranks: Ranks, count: int) -> dict[str, Any]:
     """Policy, normalisation and episodes after so many updates of an agent that all ranks share."""
-    plan = Plan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
-    env, agent = shared_agent(plan, ranks)
+    plan = OurPlan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
+    env, agent = plan.make(ranks)
     stepper = Stepper(agent, 100_000)
     for _ in range(count):
         stepper.step()
@@ -122,7 +123,7 @@ def trained(ranks: Ranks, count: int) -> dict[str, Any]:
 
 def goes_on(ranks: Ranks, folder: Path, halts: bool) -> Tensor:
     """The policy after two updates and two more, which go on from a checkpoint if it halts."""
-    plan = Plan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
+    plan = OurPlan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
     run = Run(plan, folder, ranks)
     stepper = Stepper(run.agent, 100_000)
     for number in range(4):

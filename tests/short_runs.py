@@ -13,7 +13,8 @@ import pytest
 from gymnasium import spaces
 
 from geonpg.scripts import cli
-from geonpg.scripts.runs import building
+from geonpg.scripts.runs import evaluation
+from geonpg.scripts.runs.folder import COMPACT, EVALUATIONS, Evaluation
 
 
 class Toy(gymnasium.Env[Any, Any]):
@@ -72,6 +73,15 @@ def forget(module: str) -> None:
     del sys.modules[module], gymnasium.registry["Walk-v0"]
 
 
+def ended_run(folder: Path) -> Path:
+    """A folder as a run leaves it, with nothing in most of its files."""
+    (folder / "checkpoints").mkdir(parents=True)
+    for name in (*COMPACT[:-1], "final.ckpt", "events.out.1", "checkpoints/step_000000000001.ckpt"):
+        (folder / name).write_text(name)
+    EVALUATIONS.write(folder, [Evaluation(100, 1.0, 0.0, [1.0]), Evaluation(512, 7.5, 0.5, [7.0, 8.0])])
+    return folder
+
+
 def evaluated(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
     capsys.readouterr()
     assert cli.main(["evaluate", *map(str, arguments), "--json"]) == 0
@@ -94,7 +104,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 
 def interrupting(number: int, patch: pytest.MonkeyPatch) -> list[int]:
     """From now on a signal comes in the middle of the evaluation of this number; the steps that were made of it."""
-    honest, seen, steps = building.play, [], []
+    honest, seen, steps = evaluation.play, [], []
 
     def play(model: Any, env: Any, deterministic: bool = True, watch: Callable[[], None] | None = None) -> Any:
         seen.append(env)
@@ -109,5 +119,5 @@ def interrupting(number: int, patch: pytest.MonkeyPatch) -> list[int]:
 
         return honest(model, env, deterministic, both)
 
-    patch.setattr(building, "play", play)
+    patch.setattr(evaluation, "play", play)
     return steps

@@ -25,9 +25,9 @@ def write_run(folder: Path, final: float, steps: int = 1_000_000, preset: str | 
     heights = [final * (1 - 0.9 * math.exp(-5 * k / ROWS)) for k in range(1, ROWS)] + [final]
     episodes = [" ".join(["1.0"] * count) for count in [10] * (ROWS - 1) + [20]]
     rows: dict[str, tuple[Sequence[str], list[list[Cell]]]] = {
-        "curve": (CURVE, [[s, h, 100.0, *[0.0] * 5] for s, h in zip(at, heights, strict=True)]),
-        "evaluations": (EVALUATIONS, [[s, h, 1.0, e] for s, h, e in zip(at, heights, episodes, strict=True)]),
-        "times": (TIMES, [[s, s / 1000, *[0.0] * 5] for s in at]),
+        "curve": (CURVE.columns, [[s, h, 100.0, *[0.0] * 5] for s, h in zip(at, heights, strict=True)]),
+        "evaluations": (EVALUATIONS.columns, [[s, h, 1.0, e] for s, h, e in zip(at, heights, episodes, strict=True)]),
+        "times": (TIMES.columns, [[s, s / 1000, *[0.0] * 5] for s in at]),
     }
     rows["curve"][1][0][1] = float("nan")  # no episode has ended yet
     for name, (columns, cells) in rows.items():

@@ -17,7 +17,7 @@ from typing import Any
 NURSERY = """
 import json, os, resource, sys
 import torch._dynamo  # which torch would import in every life
-from geonpg.scripts.runs import folder as records
+from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs import training
 from geonpg.scripts import train
 
@@ -40,7 +40,7 @@ def wait(child):
             texts.append(file.read())
     return [code, *texts]
 
-records.CHECKPOINT_SECONDS = float(sys.argv[1])
+keeper.CHECKPOINT_SECONDS = float(sys.argv[1])
 pipes = {}
 for line in sys.stdin:
     order = json.loads(line)

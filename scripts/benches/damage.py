@@ -22,11 +22,11 @@ from tqdm import tqdm
 
 from geonpg.agents.checkpoint import Checkpoints, read, write
 from geonpg.scripts.benches.edits import edited
+from geonpg.scripts.common.stopping import Stopped
 from geonpg.scripts.jobs.queue_local import STOPPED
-from geonpg.scripts.runs import folder as records
+from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs.arguments import parse
-from geonpg.scripts.runs.folder import Stopped
-from geonpg.scripts.runs.run import resume
+from geonpg.scripts.runs.run import Run
 from geonpg.scripts.runs.training import train
 
 SETTINGS = ("n_steps=8", "hidden=8", "critic_hidden=8", "eval_every=100", "eval_episodes=2", "env_threads=1")
@@ -159,9 +159,9 @@ def part_of(whole: Path, folder: Path) -> Path:
     for path in contents(folder):
         if path.name not in ("config.toml", "run.json"):
             path.unlink()
-    run = resume(folder)
+    run = Run.resume(folder)
     try:
-        run.train(lambda run: None, stop=lambda: run.steps >= STOP)
+        run.train(lambda: run.steps >= STOP)
     except Stopped:
         return folder
     raise RuntimeError("the run came to its end before it was stopped")
@@ -174,12 +174,12 @@ def measure(damages: int = DAMAGES, edits: int = EDITS) -> dict[str, float]:
     """So many cases of damage, of a stopped run and now and then of a finished one, and so many edits."""
     chance, tally = random.Random(SEED), Tally()
     cases: list[tuple[str, Harm]] = [*[("damages", damage)] * damages, *[("edits", edit)] * edits]
-    seconds, records.CHECKPOINT_SECONDS = records.CHECKPOINT_SECONDS, 0.0
+    seconds, keeper.CHECKPOINT_SECONDS = keeper.CHECKPOINT_SECONDS, 0.0
     try:
         with TemporaryDirectory() as name, tqdm(cases, desc="cases", leave=False, disable=None) as bar:
             whole, part, folder = (Path(name) / each for each in ("whole", "part", "run"))
             with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                train.main([*ARGUMENTS, "--steps", str(STEPS), "--folder", str(whole)])
+                train(parse([*ARGUMENTS, "--steps", str(STEPS), "--folder", str(whole)]))
             part_of(whole, part)
             for number, (kind, harm) in enumerate(bar):
                 shutil.copytree(whole if number % 5 == 4 else part, folder)
@@ -191,7 +191,7 @@ def measure(damages: int = DAMAGES, edits: int = EDITS) -> dict[str, float]:
                     tqdm.write(f"case {number}, {what}: {problem}", file=sys.stderr)
                 shutil.rmtree(folder)
     finally:
-        records.CHECKPOINT_SECONDS = seconds
+        keeper.CHECKPOINT_SECONDS = seconds
     return tally.numbers()
 
 

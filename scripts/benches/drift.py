@@ -21,7 +21,8 @@ from geonpg.agents.state import get_state, set_state
 from geonpg.agents.stepping import Stepper
 from geonpg.agents.update_stats import UpdateStats
 from geonpg.configs import load
-from geonpg.scripts.runs.building import make_agent, make_env, normalization_of, prepare
+from geonpg.scripts.runs.building import make_agent, make_env, normalization_of
+from geonpg.scripts.runs.process import prepare
 
 TASKS, SEED = ("InvertedDoublePendulum-v4", "Swimmer-v5"), 2000
 SOLVED, END = 200_000, 500_000  # steps before the ways part, and in all

@@ -23,7 +23,8 @@ from geonpg.configs import load
 from geonpg.errors import Refused
 from geonpg.finite import BrokenEnvironment
 from geonpg.kfac import NaturalGradient, TrustRegion
-from geonpg.scripts.runs.building import make_agent, make_env, normalization_of, prepare
+from geonpg.scripts.runs.building import make_agent, make_env, normalization_of
+from geonpg.scripts.runs.process import prepare
 
 TASKS = ("HalfCheetah-v4", "Hopper-v4", "Reacher-v4", "Walker2d-v4", "InvertedPendulum-v4", "InvertedDoublePendulum-v4")
 METHODS = ("ng", "mid", "geo", "geof")

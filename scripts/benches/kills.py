@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from tqdm import tqdm
 
-from geonpg.scripts.runs import folder as records
+from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs.arguments import parse
 from geonpg.scripts.runs.training import train
 
@@ -62,7 +62,7 @@ def live(folder: Path) -> Life:
         sys.stdout = sys.stderr = log.open("w", encoding="utf-8")
         for descriptor in (1, 2):
             os.dup2(sys.stdout.fileno(), descriptor)
-        records.CHECKPOINT_SECONDS = 0.0
+        keeper.CHECKPOINT_SECONDS = 0.0
         code = train(parse(what))
     except BaseException:
         traceback.print_exc()

@@ -18,7 +18,8 @@ from geonpg.agents.stepping import Stepper
 from geonpg.configs import Settings, load
 from geonpg.scripts.branches.held_out import held_out, update
 from geonpg.scripts.common.intervals import bootstrap, mean
-from geonpg.scripts.runs.building import make_agent, make_env, prepare
+from geonpg.scripts.runs.building import make_agent, make_env
+from geonpg.scripts.runs.process import prepare
 
 TASKS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), 2000
 CHECKPOINTS, EVERY = 10, 30_000  # steps between them

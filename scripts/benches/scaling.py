@@ -25,9 +25,8 @@ from geonpg.configs import load
 from geonpg.kfac import ProcessGroup, Ranks
 from geonpg.kfac.ranks import ALONE
 from geonpg.scripts.common.style import plain
-from geonpg.scripts.runs.building import prepare
-from geonpg.scripts.runs.plan import Plan
-from geonpg.scripts.runs.run import shared_agent
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.process import prepare
 
 ENV, SEED = "HalfCheetah-v4", 0
 PHASES = ("rollout", "values", "policy", "critic")
@@ -65,9 +64,9 @@ def phases(settings: Mapping[str, Any], ranks: Ranks = ALONE) -> dict[str, float
 
     And the messages that an update sends, where there is anyone to send them to.
     """
-    plan = Plan(ENV, SEED, load("default", ENV, settings))
+    plan = OurPlan(ENV, SEED, load("default", ENV, settings))
     prepare(plan.settings)
-    env, agent = shared_agent(plan, ranks)
+    env, agent = plan.make(ranks)
     stepper, samples = Stepper(agent, plan.settings.steps), dict[str, list[float]]()
     for number in range(1_000_000):
         agent.seconds.clear()

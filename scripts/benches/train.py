@@ -23,7 +23,8 @@ from geonpg.agents import ACKTR
 from geonpg.configs import Settings, load
 from geonpg.envs import MujocoVecEnv, quietly
 from geonpg.scripts.benches.envs import CORES, Contestant, draw_actions, limit, medians, native, speeds_by_round
-from geonpg.scripts.runs.building import make_agent, make_env, prepare
+from geonpg.scripts.runs.building import make_agent, make_env
+from geonpg.scripts.runs.process import prepare
 
 ENVS, METHODS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), ("ng", "mid", "geo", "geof"), 7, 0
 UPDATES = 10  # of ours per segment, as many as from one line of the log to the next

@@ -27,7 +27,9 @@ from geonpg.scripts.branches.held_out import HeldOut, held_out
 from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.parser import Parser, count
 from geonpg.scripts.common.stopping import listening
-from geonpg.scripts.runs.building import evaluate, make_agent, make_env, normalization_of, prepare
+from geonpg.scripts.runs.building import make_agent, make_env, normalization_of
+from geonpg.scripts.runs.evaluation import evaluate_policy
+from geonpg.scripts.runs.process import prepare
 
 TRUNK = "ng"  # the rule that all checkpoints come from
 RULES: Mapping[str, Mapping[str, Any]] = {
@@ -112,7 +114,7 @@ class Bench:
             gains.append(unseen.gain(agent))
         assert agent.env is not None
         like, episodes = normalization_of(agent.env), self.design.episodes
-        returns, _ = evaluate(agent, self.settings[rule], self.env_id, episodes, like, self.seed_of(number))
+        returns, _ = evaluate_policy(agent, self.settings[rule], self.env_id, episodes, like, self.seed_of(number))
         return Branch(
             steps=steps,
             rule=rule,

@@ -12,6 +12,20 @@ STDERR = 2
 INTERRUPTED = 128 + signal.SIGINT  # the exit code
 
 
+class Stopped(Exception):
+    """A job was asked to stop; its state is saved."""
+
+
+def stopping_at(stop: Callable[[], bool]) -> Callable[[], None]:
+    """What to call between steps that `stop()` shall end, by raising Stopped."""
+
+    def watch() -> None:
+        if stop():
+            raise Stopped
+
+    return watch
+
+
 class Signals:
     """The first SIGINT or SIGTERM asks the job to stop after its update; another one ends it at once.
 

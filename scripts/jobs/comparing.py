@@ -13,11 +13,12 @@ from pathlib import Path
 from geonpg.errors import Refused
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.stopping import Signals, listening
-from geonpg.scripts.jobs.job import Job, check_recorded, compact, finish
+from geonpg.scripts.jobs.job import Job, check_recorded
 from geonpg.scripts.jobs.matrix import Group, groups_from, jobs_of, read
 from geonpg.scripts.jobs.progress import Board, Display
 from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
 from geonpg.scripts.jobs.queue_ray import ClusterTask, RayRunner
+from geonpg.scripts.runs.folder import compact, finish
 
 POLL_SECONDS = 0.1
 

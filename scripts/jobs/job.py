@@ -3,24 +3,17 @@
 A job's name is its folder: <environment>/<preset, label or algorithm>/<method or settings>/<seed>.
 """
 
-import csv
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
-from geonpg.configs import load, parse_toml, spelled, to_toml
+from geonpg.configs import load, spelled, to_toml
 from geonpg.errors import Refused, require
-from geonpg.files import write_text
-from geonpg.scripts.runs import baseline as baselines
-from geonpg.scripts.runs.folder import DONE, first_difference, has_rows, naming
-
-MADE = ("best.ckpt", "final.ckpt", "events.out.*", ".*.tmp", "checkpoints/step_*.ckpt", "checkpoints/.step_*.tmp")
-COMPACT = ("config.toml", "run.json", "curve.csv", "evaluations.csv", "times.csv", DONE)  # what stays of a run
+from geonpg.scripts.runs.baseline_plan import config_of
+from geonpg.scripts.runs.folder import EVALUATIONS, first_difference, has_lost_results, read_config
+from geonpg.scripts.runs.trust import env_arguments
 
 
 @dataclass(frozen=True)
@@ -39,15 +32,17 @@ class Job:
 
     @property
     def name(self) -> str:
+        """The run's folder, below that of the results."""
         return self.folder or f"{self.env_id.replace('/', '-')}/{self.family}/{self.variant}/{self.seed}"
 
     @property
     def steps(self) -> int:
+        """Environment steps in all."""
         return int(self.config["steps"])
 
     def order(self, folder: Path) -> list[str]:
         """The script and its arguments that begin the run in this folder, or go on with it there."""
-        what = [*naming(self.env_id), "--resume"] if folder.exists() else [*self.arguments, "--folder"]
+        what = [*env_arguments(self.env_id), "--resume"] if folder.exists() else [*self.arguments, "--folder"]
         return [self.program, *what, str(folder)]
 
 
@@ -61,14 +56,15 @@ def our_job(env_id: str, preset: str, label: str | None, seed: int, overrides: M
 
 
 def baseline_job(env_id: str, algorithm: str, settings: str, seed: int, budget: Mapping[str, int]) -> Job:
-    config = baselines.config_of(algorithm, settings, env_id, budget)
+    """A run of a baseline. `budget`: steps and whatever else of its budget is not at our defaults."""
+    config = config_of(algorithm, settings, env_id, budget)
     chosen = (f"--{key.replace('_', '-')}={value}" for key, value in budget.items())
     arguments = ("--env", env_id, "--seed", str(seed), "--algorithm", algorithm, "--settings", settings, *chosen)
     return Job(env_id, algorithm, settings, seed, config, "runs.baseline", arguments)
 
 
 def unique(jobs: Iterable[Job]) -> list[Job]:
-    """In order, each once; two that differ under one name die."""
+    """The jobs in order, each once; Refused if two differ under one name."""
     found: dict[str, Job] = {}
     for job in jobs:
         same = found.setdefault(job.name, job)
@@ -79,51 +75,12 @@ def unique(jobs: Iterable[Job]) -> list[Job]:
 
 
 def check_recorded(job: Job, folder: Path) -> None:
-    """A folder that holds another run than the job's dies: it must be neither reported nor gone on with as the job."""
+    """Refuse a folder that holds another run than the job's: it must not be reported, nor gone on with, as the job."""
     if not folder.exists():
         return
-    difference = first_difference(recorded_config(folder), job.config)
-    if difference:
-        advice = "move it away, give the group a label, or choose other --results"
-        raise Refused(f"{folder} was made with other settings, {difference}: {advice}")
-    lost = (folder / DONE).exists() and not is_done(folder) and not any(folder.glob("checkpoints/step_*.ckpt"))
+    difference = first_difference(read_config(folder), job.config)
+    advice = "move it away, give the group a label, or choose other --results"
+    require(not difference, f"{folder} was made with other settings, {difference}: {advice}")
     cure = "put it back, or remove the folder to make the run again"
-    require(not lost, f"{folder} has ended, but its evaluations.csv is missing or empty: {cure}")
-
-
-def recorded_config(folder: Path) -> dict[str, Any]:
-    """What the config.toml of a run says."""
-    try:
-        return parse_toml((folder / "config.toml").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Refused(f"{folder} is no run folder: {error}") from None
-
-
-def is_done(folder: Path) -> bool:
-    """Whether the run has ended and its results are there."""
-    return (folder / DONE).exists() and has_rows(folder / "evaluations.csv")
-
-
-def finish(folder: Path) -> None:
-    """Say that the run in a folder is complete; what interrupted ones have left beside it goes."""
-    last = last_row(folder / "evaluations.csv")
-    write_text(folder / DONE, json.dumps({"steps": int(last["steps"]), "mean": float(last["mean"])}) + "\n")
-    for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
-        rmtree(leftover, ignore_errors=True)
-
-
-def compact(folder: Path) -> None:
-    """Drop the models and checkpoints of a run that is done; what a report needs, and what others put there, stays."""
-    for entry in [path for pattern in MADE for path in folder.glob(pattern)]:
-        entry.unlink()
-    with suppress(OSError):  # something else is in it, or it is not there
-        (folder / "checkpoints").rmdir()
-
-
-def last_row(path: Path) -> dict[str, str]:
-    """The last row of a table, by column; nothing while there is none."""
-    try:
-        columns, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
-    except (OSError, ValueError):
-        return {}
-    return dict(zip(columns, rows[-1], strict=True)) if rows else {}
+    lost = f"{folder} has ended, but its {EVALUATIONS.file} is missing or empty"
+    require(not has_lost_results(folder), f"{lost}: {cure}")

@@ -26,7 +26,7 @@ from geonpg.errors import Refused, known, require
 from geonpg.scripts.jobs.job import Job, baseline_job, our_job, unique
 from geonpg.scripts.runs.baseline_settings import ALGORITHMS
 from geonpg.scripts.runs.building import RAW, check_actions, make_env
-from geonpg.scripts.runs.folder import check_import
+from geonpg.scripts.runs.trust import check_import
 
 Group = Mapping[str, Any]
 BUDGET = ("steps", "eval_every", "eval_episodes")

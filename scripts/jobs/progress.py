@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from geonpg.scripts.jobs.job import Job, is_done, last_row
+from geonpg.scripts.common.timer import Timer
+from geonpg.scripts.jobs.job import Job
+from geonpg.scripts.runs.folder import CURVE, TIMES, is_done
 
 REFRESH_SECONDS = 1.0  # on a terminal
 LINE_SECONDS = 60.0  # between two lines elsewhere
@@ -16,7 +18,7 @@ LINE_SECONDS = 60.0  # between two lines elsewhere
 
 @dataclass(frozen=True)
 class Progress:
-    """Of one run, as its files tell."""
+    """How far one run is, as its files tell."""
 
     steps: int = 0
     seconds: float = 0.0
@@ -24,10 +26,9 @@ class Progress:
 
 
 def progress_of(folder: Path) -> Progress:
-    curve, times = last_row(folder / "curve.csv"), last_row(folder / "times.csv")
-    if not curve or not times:
-        return Progress()
-    return Progress(int(times["steps"]), float(times["seconds"]), float(curve["return"]))
+    """How far the run in a folder is; nothing before its first rows."""
+    curve, times = CURVE.last(folder), TIMES.last(folder)
+    return Progress(times.steps, times.seconds, curve.return_) if curve and times else Progress()
 
 
 # Which runs should be equally fast, the most alike first.
@@ -114,14 +115,16 @@ class Display:
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.live = stream, stream.isatty()
-        self.height, self.latest = 0, -math.inf
+        self.height, self.timer = 0, Timer(due=True)
 
     @property
     def is_due(self) -> bool:
-        return time.monotonic() - self.latest >= (REFRESH_SECONDS if self.live else LINE_SECONDS)
+        """Whether what is shown is old."""
+        return self.timer.is_due(REFRESH_SECONDS if self.live else LINE_SECONDS)
 
     def show(self, lines: Sequence[str]) -> None:
-        self.latest = time.monotonic()
+        """Put these lines in the place of those before."""
+        self.timer.restart()
         if not self.live:
             print(lines[0], file=self.stream, flush=True)
             return

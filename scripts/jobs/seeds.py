@@ -9,17 +9,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from geonpg.errors import Refused, require
+from geonpg.errors import Refused
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.stopping import listening
 from geonpg.scripts.jobs.comparing import carry_out, told
-from geonpg.scripts.jobs.job import Job, last_row, our_job
+from geonpg.scripts.jobs.job import Job, our_job
 from geonpg.scripts.jobs.matrix import seeds_from
 from geonpg.scripts.jobs.queue_local import LOCK_SECONDS
 from geonpg.scripts.runs.building import make_env
+from geonpg.scripts.runs.folder import EVALUATIONS
 from geonpg.scripts.runs.memory import check_memory
-from geonpg.scripts.runs.naming import difference, next_commands, run_name
-from geonpg.scripts.runs.plan import Plan, plan_of
+from geonpg.scripts.runs.naming import next_commands, run_name
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.recorded import require_same
 from geonpg.scripts.runs.training import overrides_from, plan_from
 
 
@@ -37,21 +39,18 @@ def jobs_for(arguments: Namespace) -> Iterator[Job]:
         yield replace(job, folder=name, arguments=(*job.arguments, "--device", plan.device))
 
 
-def check(plan: Plan) -> None:
+def check(plan: OurPlan) -> None:
     """Refuse what no run could begin with: an unknown environment, more than the machine's memory."""
     env = make_env(plan.settings, plan.env_id, plan.settings.n_envs, plan.seed)
     check_memory(plan.settings, env)
     env.close()
 
 
-def check_folder(folder: Path, plan: Plan) -> None:
+def check_folder(folder: Path, plan: OurPlan) -> None:
     """Refuse a folder that holds anything else than this run; wait for what a killed command has left at work there."""
     if not folder.exists():
         return
-    there, other = plan_of(folder).settings.steps, difference(folder, plan)
-    require(not other, f"{folder} holds another run, which differs in {other}: choose other --runs")
-    steps = f"{folder} was begun for {there} steps, not {plan.settings.steps}"
-    require(there == plan.settings.steps, f"{steps}: say so by --steps, or choose other --runs")
+    require_same(folder, plan, "choose other --runs", steps_advice="say so by --steps, or ")
     with locked(folder, LOCK_SECONDS):
         pass
 
@@ -76,10 +75,10 @@ def train_seeds(arguments: Namespace, given: Sequence[str]) -> int:
 
 def summary(runs: Path, jobs: Sequence[Job]) -> str:
     """The last evaluation of every run, their mean, and what to do next."""
-    last = {job.folder: last_row(runs / job.folder / "evaluations.csv") for job in jobs}
-    means = {folder: float(row["mean"]) for folder, row in last.items()}
-    lines = [f"  {folder}: {mean:.1f} ± {float(last[folder]['std']):.1f}" for folder, mean in means.items()]
-    spread = f" ± {statistics.stdev(means.values()):.1f}" if len(means) > 1 else ""
-    lines.append(f"mean over seeds: {statistics.mean(means.values()):.1f}{spread}")
-    best = max(means, key=lambda folder: means[folder])
+    last = {job.folder: EVALUATIONS.read(runs / job.folder)[-1] for job in jobs}
+    means = [evaluation.mean for evaluation in last.values()]
+    lines = [f"  {folder}: {evaluation.mean:.1f} ± {evaluation.std:.1f}" for folder, evaluation in last.items()]
+    spread = f" ± {statistics.stdev(means):.1f}" if len(means) > 1 else ""
+    lines.append(f"mean over seeds: {statistics.mean(means):.1f}{spread}")
+    best = max(last, key=lambda folder: last[folder].mean)
     return "\n".join([*lines, next_commands(runs / best, jobs[0].env_id, curves=runs)])

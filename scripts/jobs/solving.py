@@ -1,7 +1,6 @@
 """What `geonpg solve` does: a run for each task and seed, and a table of when it was solved."""
 
 import sys
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,14 +10,12 @@ from typing import Any
 from tqdm import tqdm
 
 from geonpg.configs import load
-from geonpg.errors import require
 from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.locks import alone
-from geonpg.scripts.common.stopping import AFTER_UPDATE, listening
-from geonpg.scripts.jobs.job import recorded_config
-from geonpg.scripts.runs.folder import Stopped, first_difference
-from geonpg.scripts.runs.plan import Plan, config_of
-from geonpg.scripts.runs.run import Run, begin, resume
+from geonpg.scripts.common.stopping import AFTER_UPDATE, Stopped, listening
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.recorded import require_same
+from geonpg.scripts.runs.run import Run
 
 SEEDS = (0, 1, 2)
 EVAL_EVERY = 10_000
@@ -26,6 +23,8 @@ EVAL_EVERY = 10_000
 
 @dataclass(frozen=True)
 class Goal:
+    """A return that is wanted of a task within so many steps."""
+
     env_id: str
     wanted: float
     steps: int
@@ -34,39 +33,43 @@ class Goal:
 GOALS = (Goal("InvertedPendulum-v4", 950, 200_000), Goal("CartPole-v1", 500, 100_000))
 
 
-def plan_of(goal: Goal, seed: int) -> Plan:
+def plan_for(goal: Goal, seed: int) -> OurPlan:
+    """The run that shall reach a goal from this seed."""
     settings = load("default", goal.env_id, {"steps": goal.steps, "eval_every": EVAL_EVERY, "eval_episodes": 20})
-    return Plan(goal.env_id, seed, settings)
+    return OurPlan(goal.env_id, seed, settings)
 
 
-def run_of(plan: Plan, folder: Path) -> Run:
+def taken_up(plan: OurPlan, folder: Path) -> Run[Any]:
+    """The run in its folder, new or gone on with; Refused if another one is there."""
     if not folder.exists():
-        return begin(plan, folder)
-    difference = first_difference(recorded_config(folder), tomllib.loads(config_of(plan)))
-    require(not difference, f"{folder} was made with other settings, {difference}: choose other --runs")
-    return resume(folder, env_id=plan.env_id)
+        return Run[Any].begin(plan, folder)
+    require_same(folder, plan, "choose other --runs")
+    return Run.resume(folder, env_id=plan.env_id)
 
 
-def row(goal: Goal, run: Run) -> list[str | int | float]:
+def row(goal: Goal, run: Run[Any]) -> list[str | int | float]:
     """Environment, seed, what is wanted, when it was first reached, and the evaluation at the end."""
-    reached = [steps for steps, mean, *_ in run.evaluations if mean >= goal.wanted]
-    return [goal.env_id, run.plan.seed, goal.wanted, reached[0] if reached else "not", round(run.evaluations[-1][1])]
+    evaluations = run.history.evaluations
+    reached = next((each.steps for each in evaluations if each.mean >= goal.wanted), "not")
+    return [goal.env_id, run.plan.seed, goal.wanted, reached, round(evaluations[-1].mean)]
 
 
-def advance(bar: "tqdm[Any]", done: int, run: Run) -> None:
+def advance(bar: "tqdm[Any]", done: int, run: Run[Any]) -> None:
+    """Move the bar to where the run is, after `done` steps of those before it."""
     bar.update(done + min(run.steps, run.plan.settings.steps) - bar.n)
 
 
 def solved(runs: Path, stop: Callable[[], bool]) -> list[list[str | int | float]]:
+    """A row for every goal and seed, after its run has ended."""
     rows = []
     with tqdm(total=len(SEEDS) * sum(goal.steps for goal in GOALS), unit=" steps", unit_scale=True) as bar:
         for goal in GOALS:
             for seed in SEEDS:
-                plan, done = plan_of(goal, seed), bar.n
+                plan, done = plan_for(goal, seed), bar.n
                 bar.set_description(f"{goal.env_id}, seed {seed}")
-                with alone(runs / plan.name, partial(run_of, plan, runs / plan.name)) as run:
+                with alone(runs / plan.name, partial(taken_up, plan, runs / plan.name)) as run:
                     if not run.is_complete:
-                        run.train(partial(advance, bar, done), stop)
+                        run.train(stop, watch=partial(advance, bar, done))
                 bar.update(done + goal.steps - bar.n)
                 rows.append(row(goal, run))
     return rows

@@ -19,8 +19,8 @@ from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.locks import alone, locked
 from geonpg.scripts.jobs.queue_ray import INSTALL, connected
 from geonpg.scripts.runs.building import make_env
-from geonpg.scripts.runs.plan import Plan
-from geonpg.scripts.runs.run import Run, begin, resume
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.run import Run
 
 SEED = 100  # far from the seeds that one reports
 EVALUATIONS = 10  # of a trial that runs to its end
@@ -67,19 +67,22 @@ def trial(chosen: Mapping[str, Any], preset: str, env_id: str, steps: int) -> No
     """One run, from its last checkpoint if it has one; every evaluation is reported."""
     tune = import_module("ray.tune")
     folder = Path(tune.get_context().get_trial_dir()) / "run"
-    plan = Plan(env_id, SEED, settings_of(preset, env_id, steps, chosen), preset)
+    plan = OurPlan(env_id, SEED, settings_of(preset, env_id, steps, chosen), preset)
     reported = 0
 
-    def watch(run: Run) -> None:
+    def watch(run: Run[Any]) -> None:
         nonlocal reported
-        if len(run.evaluations) > reported:
-            reported = len(run.evaluations)
-            done, mean, *_ = run.evaluations[-1]
-            tune.report({"score": mean, "steps": done})
+        if len(run.history.evaluations) > reported:
+            reported = len(run.history.evaluations)
+            last = run.history.evaluations[-1]
+            tune.report({"score": last.mean, "steps": last.steps})
 
-    with alone(folder, lambda: resume(folder, env_id=env_id) if folder.exists() else begin(plan, folder)) as run:
-        reported = len(run.evaluations)
-        run.train(watch, stop=lambda: False)
+    def taken_up() -> Run[Any]:
+        return Run.resume(folder, env_id=env_id) if folder.exists() else Run[Any].begin(plan, folder)
+
+    with alone(folder, taken_up) as run:
+        reported = len(run.history.evaluations)
+        run.train(lambda: False, watch)
 
 
 def space(tune: Any) -> dict[str, Any]:

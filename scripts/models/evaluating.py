@@ -24,7 +24,8 @@ from geonpg.scripts.common.intervals import student
 from geonpg.scripts.models.loading import load
 from geonpg.scripts.models.normalization import beside
 from geonpg.scripts.models.policy import TrainedPolicy
-from geonpg.scripts.runs.building import play, prepare
+from geonpg.scripts.runs.evaluation import play
+from geonpg.scripts.runs.process import prepare
 
 # What a file needs beyond the project's own dependencies: modules, and what pip calls them.
 NEEDS = {

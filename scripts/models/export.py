@@ -25,7 +25,7 @@ from geonpg.agents.checkpoint import write_bytes
 from geonpg.agents.outputs import is_standard
 from geonpg.errors import require
 from geonpg.scripts.models.policy import TrainedPolicy, with_history
-from geonpg.scripts.runs.building import play
+from geonpg.scripts.runs.evaluation import play
 
 Array = NDArray[Any]
 

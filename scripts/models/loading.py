@@ -25,8 +25,9 @@ from geonpg.errors import Refused, known, require
 from geonpg.scripts.models.normalization import load_normalization
 from geonpg.scripts.models.policy import TrainedPolicy
 from geonpg.scripts.runs.building import RAW, channels_first, policy_for, policy_kwargs, wrapped
-from geonpg.scripts.runs.folder import DONE, recorded_env
+from geonpg.scripts.runs.folder import DONE
 from geonpg.scripts.runs.guard import making
+from geonpg.scripts.runs.trust import recorded_env
 
 KINDS = "a run folder, a .ckpt model or an SB3 .zip"
 MODELS = "final", "best"

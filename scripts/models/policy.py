@@ -14,7 +14,8 @@ from stable_baselines3.common.vec_env import VecEnv
 from geonpg.configs import Settings
 from geonpg.envs import Normalize, ScaleActions
 from geonpg.errors import require
-from geonpg.scripts.runs.building import RAW, evaluation_env
+from geonpg.scripts.runs.building import RAW
+from geonpg.scripts.runs.evaluation import evaluation_env
 
 Array = NDArray[Any]
 Observation = Any  # an array, or a dictionary of arrays

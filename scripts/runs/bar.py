@@ -1,9 +1,12 @@
 """The progress bar of `geonpg train`."""
 
+import math
 import sys
+from typing import Any
 
 from tqdm import tqdm
 
+from geonpg.scripts.runs.plan import episode_means
 from geonpg.scripts.runs.process import is_first
 from geonpg.scripts.runs.run import Run
 
@@ -12,9 +15,9 @@ FORMAT = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps, {rate_noinv_fmt}{
 
 
 class Bar:
-    """Steps, steps per second, return and time left, on one line below the run's folder."""
+    """Steps, steps per second, return and time left, on one line below the run's folder; a `watch` of `Run.train`."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run[Any]) -> None:
         self.bar = tqdm(
             total=run.plan.settings.steps,
             initial=run.steps,
@@ -28,18 +31,18 @@ class Bar:
         if not self.bar.disable:
             self.bar.write(f"training in {run.folder}", file=sys.stderr)
 
-    def __call__(self, run: Run) -> None:
+    def __call__(self, run: Run[Any]) -> None:
         self.bar.set_postfix_str(f"return {mean_return(run)}", refresh=False)
         self.bar.update(min(run.steps, self.bar.total) - self.bar.n)
 
     def close(self) -> None:
+        """Leave the bar as it is."""
         self.bar.close()
 
 
-def mean_return(run: Run) -> str:
+def mean_return(run: Run[Any]) -> str:
     """The mean over the latest episodes, in a few characters."""
-    episodes = run.agent.ep_info_buffer
-    if not episodes:
+    mean, _ = episode_means(run.agent)
+    if math.isnan(mean):
         return "-"
-    mean = sum(e["r"] for e in episodes) / len(episodes)
     return f"{mean:.0f}" if abs(mean) >= 1000 else f"{mean:.1f}"

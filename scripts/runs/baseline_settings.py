@@ -14,7 +14,6 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from geonpg.configs import task_names
 from geonpg.errors import Refused, known
 
-
 # Algorithms: the package that holds the class, and what pip calls it.
 ALGORITHMS = {
     "ppo": ("stable_baselines3", "stable-baselines3"),

@@ -1,20 +1,12 @@
-"""From settings to environments, an agent, and evaluations of it."""
+"""From settings to environments and an agent."""
 
-from geonpg.errors import Refused
-import ctypes
-import logging
-from collections.abc import Callable, Collection, Mapping
-from contextlib import closing, suppress
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import gymnasium
-import numpy as np
-import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
-from stable_baselines3.common.type_aliases import PolicyPredictor
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecTransposeImage
 from torch import nn
 
@@ -23,6 +15,7 @@ from geonpg.configs import FIELDS, Settings
 from geonpg.envs import Frames, Normalize, ScaleActions, is_native, make_vec
 from geonpg.envs.normalize import has_numbers
 from geonpg.envs.spaces import is_large_image
+from geonpg.errors import Refused
 from geonpg.kfac import Ranks
 from geonpg.kfac.ranks import ALONE
 from geonpg.scripts.runs.guard import Guarded, making
@@ -40,12 +33,6 @@ ARGUMENTS = (
 
 RAW = Settings(normalize_observations=False, normalize_rewards=False)  # an environment without our wrappers
 CONTINUOUS_ONLY = ("scale_actions", "log_std_init")
-
-# Steps after which an evaluation ends an episode of an environment that has no time limit, and might go on for ever.
-LONGEST_EPISODE = 10_000
-
-log = logging.getLogger(__name__)
-_told: set[str] = set()
 
 
 def check_actions(env_id: str, given: Mapping[str, Any]) -> None:
@@ -137,87 +124,3 @@ def normalization_of(env: VecEnv) -> Normalize | None:
             return env
         env = env.venv
     return None
-
-
-def evaluation_seed(seed: int) -> int:
-    """Of a run's first evaluation episode: far from training's, and no two runs share an episode."""
-    return 1_000_000 + 1000 * seed
-
-
-def evaluation_env(
-    settings: Settings, env_id: str, episodes: int, like: Normalize | None, seed: int, **keywords: Any
-) -> VecEnv:
-    """One environment per episode, on seeds of their own, with the normalisation of `like`, which stands still.
-
-    An environment without a time limit gets one, LONGEST_EPISODE.
-    """
-    env = make_env(settings, env_id, episodes, evaluation_seed(seed), **keywords)
-    if not has_time_limit(env):
-        env.close()
-        tell_of_the_limit(env_id)
-        keywords["max_episode_steps"] = LONGEST_EPISODE
-        env = make_env(settings, env_id, episodes, evaluation_seed(seed), **keywords)
-    own = normalization_of(env)
-    if own is not None and like is not None:
-        own.training, own.clip, own.epsilon = False, like.clip, like.epsilon
-        own.observation_moments.set_state(like.observation_moments.get_state())
-    return env
-
-
-def has_time_limit(env: VecEnv) -> bool:
-    """Whether gymnasium ends episodes that do not end themselves."""
-    (spec,) = env.get_attr("spec", indices=[0])
-    return getattr(spec, "max_episode_steps", None) is not None
-
-
-def tell_of_the_limit(env_id: str) -> None:
-    if env_id not in _told:
-        _told.add(env_id)
-        limit = f"evaluations end its episodes after {LONGEST_EPISODE} steps"
-        log.warning(f"{env_id} has no time limit: {limit}; register it with max_episode_steps for another one")
-
-
-def play(
-    model: PolicyPredictor, env: VecEnv, deterministic: bool = True, watch: Callable[[], None] | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Returns and lengths of every environment's first episode: [n] each. `watch` is called before every step."""
-    returns, lengths = np.full(env.num_envs, np.nan), np.zeros(env.num_envs, dtype=np.int64)
-    observations: Any = env.reset()
-    memory, dones = None, np.ones(env.num_envs, dtype=bool)  # of a recurrent policy, which each episode begins anew
-    while not lengths.all():
-        if watch is not None:
-            watch()
-        actions, memory = model.predict(observations, memory, dones, deterministic)
-        observations, _, dones, infos = env.step(actions)
-        for i in np.flatnonzero(dones):
-            if not lengths[i]:
-                returns[i], lengths[i] = infos[i]["episode"]["r"], infos[i]["episode"]["l"]
-    return returns, lengths
-
-
-def evaluate(
-    model: PolicyPredictor,
-    settings: Settings,
-    env_id: str,
-    episodes: int,
-    like: Normalize | None,
-    seed: int,
-    watch: Callable[[], None] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Returns and lengths of deterministic episodes: [episodes] each. Always the same for the same policy."""
-    with closing(evaluation_env(settings, env_id, episodes, like, seed)) as env:
-        return play(model, env, watch=watch)
-
-
-def keep_memory() -> None:
-    """Ask glibc not to return memory to the system after every update, only to ask for it again."""
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
-        for option in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-            libc.mallopt(option, 1 << 28)
-
-
-def prepare(settings: Settings) -> None:
-    """This process, for a run: the number of torch's threads decides the last bits of a sum."""
-    torch.set_num_threads(settings.torch_threads)
-    keep_memory()

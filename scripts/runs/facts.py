@@ -1,4 +1,4 @@
-"""How the folder of a run appears, and what its run.json says of who made it."""
+"""How the folder of a run appears, and what its run.json says about who made it."""
 
 import errno
 import json
@@ -6,10 +6,9 @@ import logging
 import os
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from operator import itemgetter
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -21,17 +20,19 @@ from geonpg.configs.schema import is_int
 from geonpg.errors import Refused, require
 from geonpg.files import write_text
 from geonpg.scripts.common.locks import AtWork
+from geonpg.scripts.runs.folder import BEST, CONFIG, FACTS, Evaluation
 
 DEVICES = ("cpu", "cuda")
 
 
 def versions() -> dict[str, str]:
+    """What is installed here of all that a run's bits depend on."""
     packages = ("geonpg", "torch", "numpy", "gymnasium", "mujoco", "stable-baselines3")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def git_revision() -> str:
-    """Of the source that runs; empty outside a repository."""
+    """The revision of the source that runs; empty outside a repository."""
     where = Path(__file__).resolve().parent
     command = ["git", "-C", str(where), "describe", "--always", "--dirty", "--abbrev=40"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -39,13 +40,13 @@ def git_revision() -> str:
 
 
 def create(folder: Path, config: str, facts: Mapping[str, Any]) -> None:
-    """The folder of a run, with its config.toml and run.json."""
+    """Make the folder of a run, whole or not at all, with its config.toml and run.json."""
     facts = {**facts, "versions": versions(), "git": git_revision()}
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
         temporary.mkdir(parents=True)
-        write_text(temporary / "config.toml", config)
-        write_text(temporary / "run.json", json.dumps(facts, indent=1))
+        write_text(temporary / CONFIG, config)
+        write_text(temporary / FACTS, json.dumps(facts, indent=1))
         os.replace(temporary, folder)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # it was not there when we began
@@ -68,7 +69,7 @@ class Facts:
 
 def facts_of(folder: Path) -> Facts:
     """What the run.json in a folder says, checked."""
-    path = folder / "run.json"
+    path = folder / FACTS
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -90,6 +91,7 @@ def facts_of(folder: Path) -> Facts:
 
 
 def is_texts(value: Any) -> bool:
+    """Whether it is a mapping to texts."""
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
@@ -103,33 +105,16 @@ def warn_of_changes(facts: Facts) -> None:
         logging.warning("this run was begun on cuda, which is not here: it goes on on the cpu, and not bit for bit")
 
 
-def warn_of_best(folder: Path, evaluations: Sequence[Any], done: int) -> None:
-    """Say if best.ckpt is not the model that the evaluations tell of, after `done` steps; a later one will be again."""
-    path = folder / "best.ckpt"
-    if not evaluations:
+def warn_of_best(folder: Path, best: Evaluation | None, done: int) -> None:
+    """Say if best.ckpt is not the model that was evaluated best, after `done` steps; a later one will be again."""
+    path = folder / BEST
+    if best is None:
         return
     try:
         steps = read(path).get("steps")
         later = isinstance(steps, int) and steps > done
-        wrong = (
-            "" if later or steps == max(evaluations, key=itemgetter(1))[0] else f"{path} is not the best model so far"
-        )
+        wrong = "" if later or steps == best.steps else f"{path} is not the best model so far"
     except CheckpointError as error:
         wrong = str(error)
     if wrong:
         logging.warning("%s: the next better evaluation writes it anew", wrong)
-
-
-def inode(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from another one of the same name; None if there is none."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def require_home(folder: Path, home: tuple[int, int] | None) -> None:
-    """Stop a run whose folder is not the one that it began in: what it wrote there could never be resumed."""
-    if inode(folder) != home:
-        raise FileNotFoundError("its folder was removed or replaced while it trained, so it cannot be saved")

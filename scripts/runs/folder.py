@@ -1,110 +1,156 @@
-"""What every run leaves in its folder, ours or a baseline's, and how often."""
+"""The folder of a run: its files, their rows, and how they are read and written. No other module knows them.
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import pairwise
+config.toml   every setting             run.json          environment, seed, versions, git revision
+curve.csv     the learning curve        evaluations.csv   deterministic evaluations
+times.csv     seconds by phase          best.ckpt, final.ckpt   policies with their normalisation (not of baselines)
+checkpoints/  the whole state           events.out.…      TensorBoard (not of baselines)
+done.json     of a run that `geonpg compare` has ended
+"""
+
+import csv
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from shutil import rmtree
+from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
-from geonpg.agents.forms import Many, OneOf
-from geonpg.configs import EARLIER, FIELDS, Settings
-from geonpg.errors import require
+from geonpg.configs import EARLIER, FIELDS, parse_toml
+from geonpg.errors import Refused, require
 from geonpg.files import write_text
 from geonpg.scripts.common.artifacts import Table
 
-CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that a kill loses less than ten
-CURVE_EVERY = 10  # updates per row of the learning curve
-FINAL_EPISODES = 20
-DONE = "done.json"  # in the folder of a run that `geonpg compare` has ended, and of which it keeps results only
+CONFIG, FACTS, DONE = "config.toml", "run.json", "done.json"
+BEST, FINAL = "best.ckpt", "final.ckpt"
+CHECKPOINTS = "checkpoints"
 NO_MATTER = ("description", "env_threads")  # in a config.toml: they change no result
 
-CURVE = ("steps", "return", "length", "kl", "entropy", "explained_variance", "value_loss", "rejected")
-EVALUATIONS = ("steps", "mean", "std", "returns")
-TIMES = ("steps", "seconds", "rollout", "values", "policy", "critic", "evaluation")
 
-# Of what a checkpoint holds of these tables (see forms.py); SB3's algorithms count no rejected steps.
-HISTORY = {
-    "curve": Many([0, *[0.0] * (len(CURVE) - 2), OneOf((0, 0.0))]),
-    "evaluations": Many([0, 0.0, 0.0, Many(0.0)]),
-    "times": Many([0, *[0.0] * (len(TIMES) - 1)]),
-    "seconds": dict.fromkeys(TIMES[1:], 0.0),
-}
+class CurveRow(NamedTuple):
+    """The learning curve after one update; NaN where the algorithm does not tell."""
 
-
-def contradiction(history: Mapping[str, Any], settings: Settings, steps: int) -> str:
-    """What shows that a history, of the right form, is not what a run has recorded up to so many steps; in words."""
-    if [row[0] for row in history["curve"]] != [row[0] for row in history["times"]]:
-        return "its curve and its times are not of the same steps"
-    if any(len(row[3]) not in (settings.eval_episodes, FINAL_EPISODES) for row in history["evaluations"]):
-        return f"an evaluation does not have {settings.eval_episodes} episodes, or {FINAL_EPISODES} at the end"
-    at = [0, *(row[0] for row in history["evaluations"]), steps + 1]
-    longest = settings.eval_every + settings.n_envs * settings.n_steps  # an update later than it is due
-    if any(not 0 < later - earlier <= longest for earlier, later in pairwise(at)):
-        return "its evaluations are not of the steps that they were due at"
-    return ""
+    steps: int
+    return_: float  # mean over the latest training episodes, as `length` is
+    length: float
+    kl: float
+    entropy: float
+    explained_variance: float
+    value_loss: float
+    rejected: float  # steps of the policy so far, a whole number
 
 
-class Stopped(Exception):
-    """The run was asked to stop; its state is saved."""
+class Evaluation(NamedTuple):
+    """Deterministic episodes after so many steps."""
+
+    steps: int
+    mean: float
+    std: float
+    returns: list[float]
 
 
-def stopping_at(stop: Callable[[], bool]) -> Callable[[], None]:
-    """What to call between steps that `stop()` shall end, by Stopped."""
+class Times(NamedTuple):
+    """Seconds since the run began, in all and by phase; NaN for a phase that is not told apart."""
 
-    def watch() -> None:
-        if stop():
-            raise Stopped
-
-    return watch
-
-
-def require_state(folder: Path) -> None:
-    """Refuse to resume a run that has results and no checkpoint: it would begin anew, over them."""
-    ended = any((folder / name).exists() for name in (DONE, "final.ckpt"))
-    require(not ended, f"{folder} has ended and holds its results only, no state to go on from: begin another run")
-    begun = any(has_rows(folder / name) for name in ("curve.csv", "evaluations.csv"))
-    require(not begun, f"{folder} holds a learning curve and no checkpoint to go on from: begin another run")
+    steps: int
+    seconds: float
+    rollout: float
+    values: float
+    policy: float
+    critic: float
+    evaluation: float
 
 
-def has_rows(path: Path) -> bool:
-    """Whether there is a table with more than its heading."""
-    return path.is_file() and len(path.read_bytes().splitlines()) > 1
+Row = TypeVar("Row", CurveRow, Evaluation, Times)
 
 
-def tables_of(curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> dict[str, str]:
-    """The text of each table of a run, by its file's name."""
-    shown = [[*row[:3], " ".join(map(repr, row[3]))] for row in evaluations]
-    parts = ("curve", CURVE, curve), ("evaluations", EVALUATIONS, shown), ("times", TIMES, times)
-    return {f"{name}.csv": Table(name, name, columns, rows).csv() for name, columns, rows in parts}
+@dataclass(frozen=True)
+class TableFile(Generic[Row]):
+    """A CSV file in a run's folder whose rows are of one kind."""
+
+    name: str
+    row: type[Row]
+
+    @property
+    def file(self) -> str:
+        """The file's name."""
+        return f"{self.name}.csv"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Column titles: the fields of a row, without the underscore that keeps `return` apart from the keyword."""
+        return tuple(field.rstrip("_") for field in self.row._fields)
+
+    def text(self, rows: Sequence[Row]) -> str:
+        """The whole file with these rows."""
+        cells = [[" ".join(map(repr, cell)) if isinstance(cell, list) else cell for cell in row] for row in rows]
+        return Table(self.name, self.name, self.columns, cells).csv()
+
+    def write(self, folder: Path, rows: Sequence[Row]) -> None:
+        """Write the file, unless the folder holds it as it should be."""
+        if not holds(folder / self.file, self.text(rows).encode()):
+            write_text(folder / self.file, self.text(rows))
+
+    def read(self, folder: Path) -> list[Row]:
+        """All rows; FileNotFoundError without a file, Refused for one that is damaged."""
+        return [self._parsed(cells) for cells in self._cells(folder)]
+
+    def last(self, folder: Path) -> Row | None:
+        """The last row; None while there is none that can be read."""
+        try:
+            cells = self._cells(folder)
+            return self._parsed(cells[-1]) if cells else None
+        except (OSError, Refused):
+            return None
+
+    def has_rows(self, folder: Path) -> bool:
+        """Whether there is more than a heading."""
+        path = folder / self.file
+        return path.is_file() and len(path.read_bytes().splitlines()) > 1
+
+    def _cells(self, folder: Path) -> list[dict[str, str]]:
+        try:
+            rows = csv.DictReader((folder / self.file).read_text(encoding="utf-8").splitlines())
+            missing = [name for name in self.columns if name not in (rows.fieldnames or ())]
+            require(not missing, f"{self.file} has no column {', '.join(missing)}")
+            return list(rows)
+        except UnicodeDecodeError:
+            raise Refused(f"{self.file} is not UTF-8 text") from None
+        except csv.Error as error:
+            raise Refused(f"{self.file} has a row that is no row of numbers: {error}") from None
+
+    def _parsed(self, cells: Mapping[str, str]) -> Row:
+        kinds = get_type_hints(self.row).values()
+        try:
+            return self.row(*(parsed(cells[name], kind) for name, kind in zip(self.columns, kinds, strict=True)))
+        except (AttributeError, TypeError, ValueError) as error:  # of a row that is too short, its cells are None
+            raise Refused(f"{self.file} has a row that is no row of numbers: {error}") from None
 
 
-def check_import(env_id: str, named: Collection[str], source: object, option: str = "--env") -> None:
-    """Refuse to import the module of a file's `module:Id`, which runs its code, unless the user has named that id."""
-    module, colon, _ = env_id.partition(":")
-    advice = f"if you trust it, name it by {option} {env_id}"
-    require(not colon or env_id in named, f"{source} asks for the module {module!r}, whose import runs code: {advice}")
+def parsed(cell: str, kind: type) -> Any:
+    """The number in a cell, or the numbers."""
+    return kind(cell) if kind in (int, float) else [float(number) for number in cell.split()]
 
 
-def recorded_env(env_id: str, named: str | None, source: object) -> str:
-    """The environment that a file says, if the user, who may have named one, agrees."""
-    require(named in (None, env_id), f"{source} is of {env_id}: --env must say the same, not {named}")
-    check_import(env_id, [named] if named else [], source)
-    return env_id
-
-
-def naming(env_id: str) -> list[str]:
-    """The arguments beside a file of this environment that `check_import` wants."""
-    return ["--env", env_id] if ":" in env_id else []
-
-
-def write_tables(folder: Path, curve: Sequence[Any], evaluations: Sequence[Any], times: Sequence[Any]) -> None:
-    """Write those tables of a run that the folder does not hold yet as they are."""
-    for name, text in tables_of(curve, evaluations, times).items():
-        if not holds(folder / name, text.encode()):
-            write_text(folder / name, text)
+CURVE = TableFile("curve", CurveRow)
+EVALUATIONS = TableFile("evaluations", Evaluation)
+TIMES = TableFile("times", Times)
+TABLES = (CURVE.file, EVALUATIONS.file, TIMES.file)
+COMPACT = (CONFIG, FACTS, *TABLES, DONE)  # what stays of a run that has ended
+MADE = (BEST, FINAL, "events.out.*", ".*.tmp", f"{CHECKPOINTS}/step_*.ckpt", f"{CHECKPOINTS}/.step_*.tmp")
 
 
 def holds(path: Path, data: bytes) -> bool:
+    """Whether the file is there with these bytes."""
     return path.is_file() and path.read_bytes() == data
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What the config.toml of a run says."""
+    try:
+        return parse_toml((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Refused(f"{folder} is no run folder: {error}") from None
 
 
 def first_difference(
@@ -117,3 +163,60 @@ def first_difference(
         if one != two:
             return f"{key} ({one!r} and {two!r})"
     return ""
+
+
+def require_state(folder: Path) -> None:
+    """Refuse to resume a run that has results and no checkpoint: it would begin anew, over them."""
+    ended = any((folder / name).exists() for name in (DONE, FINAL))
+    require(not ended, f"{folder} has ended and holds its results only, no state to go on from: begin another run")
+    begun = CURVE.has_rows(folder) or EVALUATIONS.has_rows(folder)
+    require(not begun, f"{folder} holds a learning curve and no checkpoint to go on from: begin another run")
+
+
+def is_done(folder: Path) -> bool:
+    """Whether `geonpg compare` has ended the run, and its results are there."""
+    return (folder / DONE).exists() and EVALUATIONS.has_rows(folder)
+
+
+def has_lost_results(folder: Path) -> bool:
+    """Whether the run has ended, and its evaluations are neither there nor to be made again from a checkpoint."""
+    return (folder / DONE).exists() and not is_done(folder) and not any(folder.glob(f"{CHECKPOINTS}/step_*.ckpt"))
+
+
+def finish(folder: Path) -> None:
+    """Say that the run in a folder is complete, and remove what interrupted ones have left beside it."""
+    last = EVALUATIONS.last(folder)
+    if last is None:
+        raise Refused(f"{folder} has ended without an evaluation")
+    write_text(folder / DONE, json.dumps({"steps": last.steps, "mean": last.mean}) + "\n")
+    for leftover in folder.parent.glob(f".{folder.name}.*.tmp"):
+        rmtree(leftover, ignore_errors=True)
+
+
+def compact(folder: Path) -> None:
+    """Drop the models and checkpoints of a run that is done; what a report needs, and what others put there, stays."""
+    for entry in [path for pattern in MADE for path in folder.glob(pattern)]:
+        entry.unlink()
+    with suppress(OSError):  # something else is in it, or it is not there
+        (folder / CHECKPOINTS).rmdir()
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a process has left half-written that was killed."""
+    for leftover in [*folder.glob(".*.tmp"), *folder.glob(f"{CHECKPOINTS}/.*.tmp")]:
+        leftover.unlink(missing_ok=True)
+
+
+def inode(folder: Path) -> tuple[int, int] | None:
+    """What tells a folder from another one of the same name; None if there is none."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def require_home(folder: Path, home: tuple[int, int] | None) -> None:
+    """Stop a run whose folder is not the one that it began in: what it wrote there could never be resumed."""
+    if inode(folder) != home:
+        raise FileNotFoundError("its folder was removed or replaced while it trained, so it cannot be saved")

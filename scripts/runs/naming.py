@@ -1,20 +1,21 @@
 """The default folder of a run, what is said if it is taken, and the commands that take a run's folder."""
 
-from geonpg.errors import Refused
 import hashlib
 import shlex
 from dataclasses import asdict
 from pathlib import Path
 
 from geonpg.configs import load, spelled
-from geonpg.scripts.runs.plan import Plan, plan_of
-from geonpg.scripts.runs.folder import first_difference, naming
+from geonpg.errors import Refused
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.recorded import difference, plan_of
+from geonpg.scripts.runs.trust import env_arguments
 
 UNNAMED = ("method", "steps", "env_threads")  # named anyway, free to change, without effect on results
 LONGEST = 120  # characters of settings in a name; file systems take 255 in all
 
 
-def run_name(plan: Plan) -> str:
+def run_name(plan: OurPlan) -> str:
     """Name a run after its environment, preset, method, settings that are not the preset's, and seed."""
     usual = asdict(load(plan.preset, plan.env_id))
     chosen = {key: value for key, value in asdict(plan.settings).items() if key not in UNNAMED and value != usual[key]}
@@ -25,8 +26,8 @@ def run_name(plan: Plan) -> str:
     return "_".join(part for part in (stem, settings, seed) if part)
 
 
-def why_taken(folder: Path, plan: Plan) -> str:
-    """Say what stands in the way of a new run: the same run, another one, or something else."""
+def why_taken(folder: Path, plan: OurPlan) -> str:
+    """What stands in the way of a new run, in words: the same run, another one, or something else."""
     try:
         there = plan_of(folder)
     except Refused as error:
@@ -35,18 +36,14 @@ def why_taken(folder: Path, plan: Plan) -> str:
     if other:
         return f"{folder} holds another run, which differs in {other}: choose another folder by --folder"
     more = ["--steps", str(plan.settings.steps)] if plan.settings.steps > there.settings.steps else []
-    command = shlex.join(["geonpg", "train", "--resume", str(folder), *naming(plan.env_id), *more])
+    command = shlex.join(["geonpg", "train", "--resume", str(folder), *env_arguments(plan.env_id), *more])
     return f"{folder} holds this run already: go on with it by `{command}`, or begin another by --seed or --folder"
-
-
-def difference(folder: Path, plan: Plan) -> str:
-    """The first thing in which the run in a folder differs from a plan, apart from its number of steps."""
-    there = plan_of(folder)
-    return first_difference({**there.identity, "device": there.device}, {**plan.identity, "device": plan.device})
 
 
 def next_commands(folder: Path, env_id: str, curves: Path | None = None) -> str:
     """Two lines for whoever has trained a run: a video of it, and the curves, its own or those in `curves`."""
-    watch = shlex.join(["geonpg", "evaluate", str(folder), *naming(env_id), "--video", str(folder / "final.mp4")])
+    watch = shlex.join(
+        ["geonpg", "evaluate", str(folder), *env_arguments(env_id), "--video", str(folder / "final.mp4")]
+    )
     board = shlex.join(["tensorboard", "--logdir", str(curves or folder)])
     return f"watch it:    {watch}\nthe curves:  {board}"

@@ -1,17 +1,21 @@
-"""Under `torchrun`, the processes that train one agent together; otherwise this process alone."""
+"""This process, prepared for a run; under `torchrun`, the processes that train one agent together."""
 
+import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+import torch
 import torch.distributed as dist
 
+from geonpg.configs import Settings
 from geonpg.kfac import ProcessGroup, Ranks
 from geonpg.kfac.ranks import ALONE
 
 
 @contextmanager
 def joined() -> Iterator[Ranks]:
+    """The processes that torchrun has started, joined to one group; this process alone without torchrun."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
@@ -23,10 +27,24 @@ def joined() -> Iterator[Ranks]:
 
 
 def is_first() -> bool:
-    """The one that speaks for all."""
+    """True on rank 0, which speaks and writes for all."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def cores() -> int:
-    """Of this machine, for this process."""
+    """This process's share of the machine's cores."""
     return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def keep_memory() -> None:
+    """Ask glibc not to return memory to the system after every update, only to ask for it again."""
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        for option in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+            libc.mallopt(option, 1 << 28)
+
+
+def prepare(settings: Settings) -> None:
+    """Set this process up for a run: the number of torch's threads decides the last bits of a sum."""
+    torch.set_num_threads(settings.torch_threads)
+    keep_memory()

@@ -13,7 +13,7 @@ import pytest
 
 from geonpg.scripts import compare
 from geonpg.scripts.jobs import comparing
-from geonpg.scripts.jobs.job import COMPACT, is_done
+from geonpg.scripts.runs.folder import COMPACT, is_done
 
 STUDY = """
 [[group]]

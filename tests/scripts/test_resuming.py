@@ -16,9 +16,9 @@ from geonpg.agents.checkpoint import Checkpoints, archived, read, write
 from geonpg.configs import load
 from geonpg.scripts import train
 from geonpg.scripts.common.locks import locked
-from geonpg.scripts.runs import bar, run
-from geonpg.scripts.runs import folder as records
-from geonpg.scripts.runs.plan import Plan
+from geonpg.scripts.runs import bar, keeper, our_plan
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.run import Run
 
 KEYS = ("n_steps=32", "hidden=8", "critic_hidden=8", "eval_every=300", "eval_episodes=2", "env_threads=1")
 TINY = ("--env", "InvertedPendulum-v4", "--n-envs", "4", "--steps", "1024", *(f"--set={key}" for key in KEYS))
@@ -56,17 +56,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def after(updates: int, act: Callable[[run.Run], object], patch: pytest.MonkeyPatch) -> None:
+def after(updates: int, act: Callable[[Run], object], patch: pytest.MonkeyPatch) -> None:
     """From now on this is done while a run makes an update; it saves a checkpoint after each."""
     seen: list[int] = []
 
-    def watch(bar: bar.Bar, run: run.Run) -> None:
+    def watch(bar: bar.Bar, run: Run) -> None:
         seen.append(run.steps)
         if len(seen) == updates:
             act(run)
 
     patch.setattr(bar.Bar, "__call__", watch)
-    patch.setattr(records, "CHECKPOINT_SECONDS", 0.0)
+    patch.setattr(keeper, "CHECKPOINT_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +105,12 @@ def test_A2_a_run_with_results_and_no_checkpoint_is_not_begun_anew(
 def test_A2_a_checkpoint_comes_before_the_first_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a run that was killed early can be told from one whose checkpoints were removed."""
 
-    def kill(run: run.Run) -> None:
+    def kill(run: Run) -> None:
         raise KeyboardInterrupt
 
     after(1, kill, monkeypatch)
-    monkeypatch.setattr(records, "CHECKPOINT_SECONDS", 1e9)
-    monkeypatch.setattr(records, "CURVE_EVERY", 1)
+    monkeypatch.setattr(keeper, "CHECKPOINT_SECONDS", 1e9)
+    monkeypatch.setattr(our_plan, "CURVE_EVERY", 1)
     with pytest.raises(KeyboardInterrupt):
         main(*TINY, "--folder", tmp_path / "run")
     assert len(Checkpoints(tmp_path / "run" / "checkpoints").paths()) == 1
@@ -140,7 +140,7 @@ def test_A3_a_second_process_is_told(half: Path, capsys: pytest.CaptureFixture[s
 def test_A6_a_run_whose_folder_is_removed_stops_and_says_so(
     comes_another: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def remove(run: run.Run) -> None:
+    def remove(run: Run) -> None:
         run.folder.rename(tmp_path / "moved")
         if comes_another:
             run.folder.mkdir()
@@ -161,9 +161,9 @@ def test_A6_a_run_whose_folder_is_removed_stops_and_says_so(
 def test_A7_a_presets_file_name_may_be_anything(name: str, tmp_path: Path) -> None:
     preset = tmp_path / f"{name}.toml"
     preset.write_text("n_envs = 4\nn_steps = 32\nhidden = [8]\ncritic_hidden = [8]\n")
-    plan = Plan("InvertedPendulum-v4", 0, load(str(preset)), str(preset))
-    run.begin(plan, tmp_path / "run").env.close()
-    resumed = run.resume(tmp_path / "run")
+    plan = OurPlan("InvertedPendulum-v4", 0, load(str(preset)), str(preset))
+    Run.begin(plan, tmp_path / "run").env.close()
+    resumed = Run.resume(tmp_path / "run")
     assert resumed.plan == plan
 
 
@@ -265,12 +265,12 @@ def test_B3_unexpected_content_behind_a_right_checksum_is_passed_over(
     EDITS[name](state)
     write(newest, state)
     with caplog.at_level(logging.WARNING):
-        resumed = run.resume(newest.parents[1])
+        resumed = Run.resume(newest.parents[1])
     (said,) = caplog.messages
     assert said.startswith(f"{newest} is not of this version: ")
     assert said.endswith("; trying the checkpoint before it")
     older = Checkpoints(half / "checkpoints").paths()[0]
-    assert resumed.steps == read(older)["ranks"][0]["counters"]["num_timesteps"] < run.resume(half).steps
+    assert resumed.steps == read(older)["ranks"][0]["counters"]["num_timesteps"] < Run.resume(half).steps
 
 
 @pytest.mark.parametrize("manifest", ["[" * 100_000 + "]" * 100_000, "3", '{"$array": ["O", [2], [0], 0]}', "{"])
@@ -279,7 +279,7 @@ def test_B3_content_that_cannot_be_unpacked_is_passed_over(
 ) -> None:
     newest.write_bytes(archived(manifest, []))
     with caplog.at_level(logging.WARNING):
-        run.resume(newest.parents[1])
+        Run.resume(newest.parents[1])
     (said,) = caplog.messages
     assert said.startswith(f"{newest} is not of this version: ")
 

@@ -8,7 +8,7 @@ from geonpg.configs import load
 from geonpg.scripts import solve
 from geonpg.scripts.jobs import solving
 from geonpg.scripts.runs.facts import create
-from geonpg.scripts.runs.run import Plan, config_of
+from geonpg.scripts.runs.our_plan import OurPlan
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def test_runs_of_other_settings_are_not_reported_as_these(
 ) -> None:
     goal = solving.Goal("InvertedPendulum-v4", 3.0, 2000)
     monkeypatch.setattr(solving, "GOALS", (goal,))
-    plan = Plan(goal.env_id, 0, load("default", goal.env_id, {"gamma": 0.5}))
-    create(tmp_path / plan.name, config_of(plan), {})
+    plan = OurPlan(goal.env_id, 0, load("default", goal.env_id, {"gamma": 0.5}))
+    create(tmp_path / plan.name, plan.config, plan.facts)
     with pytest.raises(SystemExit) as stopped:
         solve.main(["--runs", str(tmp_path)])
     assert stopped.value.code == 2
-    assert "was made with other settings, gamma (0.5 and 0.99)" in capsys.readouterr().err
+    assert "holds another run, which differs in gamma (0.5 and 0.99): choose other --runs" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("quick")

@@ -20,9 +20,9 @@ from geonpg.agents.checkpoint import Checkpoints, read, write
 from geonpg.configs import FIELDS, names
 from geonpg.scripts import train
 from geonpg.scripts.common import stopping
-from geonpg.scripts.runs import bar, run
-from geonpg.scripts.runs import folder as records
+from geonpg.scripts.runs import bar, keeper
 from geonpg.scripts.runs.building import check_actions
+from geonpg.scripts.runs.run import Run
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
 SMALL = [f"--set={key}" for key in KEYS]
@@ -141,13 +141,13 @@ def stop_after(updates: int, number: signal.Signals, patch: pytest.MonkeyPatch) 
     """From now on a run gets this signal while it makes an update, and saves a checkpoint after each."""
     seen: list[int] = []
 
-    def watch(self: bar.Bar, run: run.Run) -> None:
+    def watch(self: bar.Bar, run: Run) -> None:
         seen.append(run.steps)
         if len(seen) == updates - 1:
             signal.raise_signal(number)
 
     patch.setattr(bar.Bar, "__call__", watch)
-    patch.setattr(records, "CHECKPOINT_SECONDS", 0.0)
+    patch.setattr(keeper, "CHECKPOINT_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +302,7 @@ class Broken(gymnasium.Env[Any, Any]):
 def test_an_environment_that_returns_no_number(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(records, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "CHECKPOINT_SECONDS", 0.0)
     spec = EnvSpec(f"{what}-v0", entry_point=Broken, kwargs={"what": what})
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     assert main("--env", spec.id, *SMALL, "--set=n_steps=16", "--n-envs=3", "--folder", tmp_path / "run") == 2

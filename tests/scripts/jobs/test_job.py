@@ -1,12 +1,12 @@
 """What a job is: its name, its order, and what its folder says about it."""
 
-import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from short_runs import ended_run
 
 from geonpg.configs import Settings, to_toml
 from geonpg.scripts import train
@@ -14,7 +14,7 @@ from geonpg.scripts.jobs import job as jobs
 from geonpg.scripts.jobs.job import Job, baseline_job, our_job
 from geonpg.scripts.runs import baseline as baselines
 from geonpg.scripts.runs import training
-from geonpg.scripts.runs.run import config_of
+from geonpg.scripts.runs.folder import compact, finish, first_difference, is_done
 
 OVERRIDES = {"method": "ng", "hidden": (8, 4), "calibrate": False, "gamma": 0.9, "steps": 500, "env_threads": 1}
 
@@ -42,24 +42,22 @@ def test_an_order_begins_a_run_with_the_jobs_own_settings(tmp_path: Path) -> Non
     plan = training.plan_from(understood)
     assert (program, understood.folder, plan.seed) == ("train", tmp_path / "new", 2)
     assert plan.settings == Settings(**job.config)
-    assert not jobs.first_difference(job.config, tomllib.loads(config_of(plan)))
+    assert not first_difference(job.config, tomllib.loads(plan.config))
     job = theirs()
     program, *arguments = job.order(tmp_path / "new")
     understood = baselines.parse(arguments)
-    budget = {key: getattr(understood, key) for key in baselines.BUDGET}
-    config = baselines.config_of(understood.algorithm, understood.settings, understood.env, budget)
-    assert (program, understood.folder, understood.seed) == ("baselines", tmp_path / "new", 1)
-    assert config == job.config
+    assert (program, understood.folder, understood.seed) == ("runs.baseline", tmp_path / "new", 1)
+    assert baselines.plan_from(understood).values == job.config
 
 
 def test_an_order_goes_on_with_what_has_begun(tmp_path: Path) -> None:
     assert ours().order(tmp_path) == ["train", "--resume", str(tmp_path)]
-    assert theirs().order(tmp_path) == ["baselines", "--resume", str(tmp_path)]
+    assert theirs().order(tmp_path) == ["runs.baseline", "--resume", str(tmp_path)]
     named = replace(ours(), env_id="module:Walk-v0")  # to import a module, a run folder's word is not enough
     assert named.order(tmp_path) == ["train", "--env", "module:Walk-v0", "--resume", str(tmp_path)]
 
 
-def test_equal_jobs_are_one_and_different_ones_die() -> None:
+def test_equal_jobs_are_one_and_different_ones_are_refused() -> None:
     found = jobs.unique([ours(1), ours(0), ours(1, env_threads=4)])  # threads change no result
     assert [job.seed for job in found] == [1, 0]
     with pytest.raises(
@@ -92,59 +90,16 @@ def test_a_setting_that_a_folder_did_not_know_has_its_default(tmp_path: Path) ->
         jobs.check_recorded(ours(alpha=1.0), tmp_path)
 
 
-def finished(folder: Path) -> Path:
-    """As a run leaves it."""
-    (folder / "checkpoints").mkdir(parents=True)
-    for name in (*jobs.COMPACT[:-1], "final.ckpt", "events.out.1", "checkpoints/step_1.ckpt"):
-        (folder / name).write_text(name)
-    (folder / "evaluations.csv").write_text("steps,mean,std,returns\n100,1.0,0.0,1.0\n512,7.5,0.5,7.0 8.0\n")
-    return folder
-
-
-def test_done_is_said_and_only_the_compact_files_stay(tmp_path: Path) -> None:
-    folder = finished(tmp_path / "3")
-    (tmp_path / ".3.99.tmp").mkdir()  # of a process that was killed while it began
-    assert not jobs.is_done(folder)
-    jobs.finish(folder)
-    assert jobs.is_done(folder)
-    assert json.loads((folder / "done.json").read_text()) == {"steps": 512, "mean": 7.5}
-    jobs.compact(folder)
-    jobs.compact(folder)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(jobs.COMPACT)
-    assert [path.name for path in tmp_path.iterdir()] == ["3"]
-
-
-def test_the_last_row_of_a_table(tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
-    assert jobs.last_row(path) == {}
-    for text, row in {"": {}, "a,b\n": {}, "a,b\n1,2\n3,nan\n": {"a": "3", "b": "nan"}}.items():
-        path.write_text(text)
-        assert jobs.last_row(path) == row
-
-
-def test_A1_what_a_run_does_not_make_stays(tmp_path: Path) -> None:
-    folder = finished(tmp_path / "3")
-    mine = ("notes.txt", "model.ckpt", "checkpoints/notes.txt", "plots/curve.png", "final.onnx")
-    (folder / "plots").mkdir()
-    for name in mine:
-        (folder / name).write_text("mine")
-    jobs.finish(folder)
-    jobs.compact(folder)
-    left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    assert left == {*jobs.COMPACT, *mine}
-
-
 def test_C5_a_run_that_is_done_has_evaluations(tmp_path: Path) -> None:
     """Where its state is there, they are made again; otherwise it is said how to get them back."""
-    job, folder = ours(), finished(tmp_path / "run")
+    job, folder = ours(), ended_run(tmp_path / "run")
     (folder / "config.toml").write_text(to_toml(Settings(**job.config)))
-    jobs.finish(folder)
+    finish(folder)
     jobs.check_recorded(job, folder)
     (folder / "evaluations.csv").unlink()
-    (folder / "checkpoints" / "step_1.ckpt").rename(folder / "checkpoints" / "step_000000000001.ckpt")
     jobs.check_recorded(job, folder)
-    assert not jobs.is_done(folder)
-    jobs.compact(folder)
+    assert not is_done(folder)
+    compact(folder)
     cure = "put it back, or remove the folder to make the run again"
     with pytest.raises(ValueError, match=f"run has ended, but its evaluations.csv is missing or empty: {cure}"):
         jobs.check_recorded(job, folder)

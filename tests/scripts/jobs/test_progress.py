@@ -8,6 +8,7 @@ import pytest
 from geonpg.scripts.jobs import progress
 from geonpg.scripts.jobs.job import Job
 from geonpg.scripts.jobs.progress import Board, Display, Progress, duration, progress_of, speed_of, time_left
+from geonpg.scripts.runs.folder import CURVE, TIMES, CurveRow, Times
 
 
 def job(env_id: str, family: str = "default", seed: int = 0, steps: int = 1000) -> Job:
@@ -16,8 +17,8 @@ def job(env_id: str, family: str = "default", seed: int = 0, steps: int = 1000) 
 
 def fill(folder: Path, steps: int, seconds: float) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "curve.csv").write_text(f"steps,return\n1,nan\n{steps},12.34\n")
-    (folder / "times.csv").write_text(f"steps,seconds\n1,0.1\n{steps},{seconds}\n")
+    CURVE.write(folder, [CurveRow(at, 12.34, 0.0, 0.0, 0.0, 0.0, 0.0, 0) for at in (1, steps)])
+    TIMES.write(folder, [Times(steps, seconds, 0.0, 0.0, 0.0, 0.0, 0.0)])
 
 
 def test_the_speed_is_that_of_the_runs_most_alike() -> None:

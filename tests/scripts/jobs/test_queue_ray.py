@@ -12,8 +12,9 @@ import pytest
 
 from geonpg.scripts import compare
 from geonpg.scripts.jobs import queue_ray as cluster
-from geonpg.scripts.jobs.job import is_done, our_job
+from geonpg.scripts.jobs.job import our_job
 from geonpg.scripts.jobs.queue_ray import ClusterTask, Stamp, changed, take_in
+from geonpg.scripts.runs.folder import is_done
 
 pytest.importorskip("ray")
 

@@ -8,7 +8,7 @@ import pytest
 from geonpg.scripts import train
 from geonpg.scripts.jobs.queue_local import Runner
 from geonpg.scripts.runs import bar
-from geonpg.scripts.runs import folder as records
+from geonpg.scripts.runs.folder import DONE
 from geonpg.scripts.runs.run import Run
 
 KEYS = ("n_steps=16", "hidden=8", "critic_hidden=8", "eval_every=500", "eval_episodes=2")
@@ -68,7 +68,7 @@ def test_every_seed_is_the_run_that_train_makes_alone(
     assert {path: path.stat().st_mtime_ns for path in together.rglob("*")} == before
 
     assert main("--resume", stopped, "--steps", "2048") == 0  # alone, and further than the others
-    assert not (stopped / records.DONE).exists()
+    assert not (stopped / DONE).exists()
     assert main(*command) == 2
     assert f"{stopped} was begun for 2048 steps, not 1024: say so by --steps" in capsys.readouterr().err
 

@@ -15,7 +15,8 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from geonpg.agents import ACKTR
 from geonpg.scripts.models import export
 from geonpg.scripts.models.loading import load
-from geonpg.scripts.runs.building import RAW, evaluation_seed, make_env, play
+from geonpg.scripts.runs.building import RAW, make_env
+from geonpg.scripts.runs.evaluation import evaluation_seed, play
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -17,7 +17,8 @@ from stable_baselines3.common.evaluation import evaluate_policy
 
 from geonpg.agents import ACKTR
 from geonpg.agents.checkpoint import read, write
-from geonpg.scripts.runs.building import RAW, evaluation_seed, make_env, play
+from geonpg.scripts.runs.building import RAW, make_env
+from geonpg.scripts.runs.evaluation import evaluation_seed, play
 
 
 @pytest.mark.parametrize("algorithm", [ACKTR, PPO, SAC], ids=lambda a: a.__name__)

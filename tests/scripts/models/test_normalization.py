@@ -17,7 +17,8 @@ from geonpg.agents import ACKTR
 from geonpg.envs import Normalize, frozen, make_vec
 from geonpg.scripts import cli
 from geonpg.scripts.models.normalization import beside, load_normalization
-from geonpg.scripts.runs.building import RAW, evaluation_seed, make_env, play
+from geonpg.scripts.runs.building import RAW, make_env
+from geonpg.scripts.runs.evaluation import evaluation_seed, play
 
 PENDULUM = "InvertedPendulum-v4"
 Zipped = Callable[[BaseAlgorithm], Path]

@@ -24,7 +24,7 @@ import geonpg
 from geonpg.errors import Refused
 from geonpg.scripts import cli
 from geonpg.scripts.models.policy import MEMORY
-from geonpg.scripts.runs.building import evaluation_seed
+from geonpg.scripts.runs.evaluation import evaluation_seed
 
 Zipped = Callable[[BaseAlgorithm], Path]
 VIEW = spaces.Dict({"eye": spaces.Box(0, 255, (36, 36, 1), np.uint8), "place": spaces.Box(-3, 3, (4,))})

@@ -9,6 +9,7 @@ import pytest
 
 from geonpg.agents.checkpoint import write
 from geonpg.scripts.runs.facts import Facts, facts_of, versions, warn_of_best, warn_of_changes
+from geonpg.scripts.runs.folder import Evaluation
 
 GOOD = {"env": "Hopper-v4", "seed": 3, "preset": "default", "device": "cpu", "versions": {"torch": "2"}, "git": ""}
 
@@ -53,17 +54,17 @@ def test_B4_a_wrong_type_is_one_sentence(name: str, tmp_path: Path) -> None:
 
 def test_a_best_model_that_is_not_there_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path, anew = tmp_path / "best.ckpt", "the next better evaluation writes it anew"
-    evaluations = [[100, 1.0, 0.0, []], [200, 3.0, 0.0, []], [300, 3.0, 0.0, []]]
+    best = Evaluation(200, 3.0, 0.0, [])
     with caplog.at_level(logging.WARNING):
-        warn_of_best(tmp_path, [], 50)
+        warn_of_best(tmp_path, None, 50)
         for steps in (200, 400):  # the latter of an evaluation that is made again
             write(path, {"steps": steps})
-            warn_of_best(tmp_path, evaluations, 300)
+            warn_of_best(tmp_path, best, 300)
         assert caplog.messages == []
         write(path, {"steps": 300})
-        warn_of_best(tmp_path, evaluations, 300)
+        warn_of_best(tmp_path, best, 300)
         path.unlink()
-        warn_of_best(tmp_path, evaluations, 300)
+        warn_of_best(tmp_path, best, 300)
     assert caplog.messages == [
         f"{path} is not the best model so far: {anew}",
         f"{path} does not exist: {anew}",

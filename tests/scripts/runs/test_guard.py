@@ -14,7 +14,7 @@ from geonpg.agents.checkpoint import Checkpoints
 from geonpg.errors import Refused
 from geonpg.finite import BrokenEnvironment
 from geonpg.scripts import train
-from geonpg.scripts.runs import folder as records
+from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs.building import RAW, make_env
 
 KEYS = ("n_steps=16", "hidden=8", "critic_hidden=8", "eval_every=10000", "eval_episodes=2")
@@ -76,7 +76,7 @@ def test_B5_every_exception_takes_the_same_form(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Its own frames, then one sentence: which environment, when, what, and how to go on."""
-    monkeypatch.setattr(records, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "CHECKPOINT_SECONDS", 0.0)
     folder = tmp_path / "run"
     assert train.main(["--env", failing(monkeypatch, where, error), *SMALL, "--folder", str(folder)]) == 2
     *lines, sentence = capsys.readouterr().err.splitlines()

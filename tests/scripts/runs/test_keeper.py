@@ -6,11 +6,8 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from geonpg.scripts.runs import bar
-
-from geonpg.scripts.runs import folder as records
-
 from geonpg.scripts import train
+from geonpg.scripts.runs import bar, keeper
 from geonpg.scripts.runs.run import Run
 
 SMALL = ("n_steps=16", "hidden=8", "critic_hidden=8", "eval_every=100", "eval_episodes=2", "env_threads=1")
@@ -84,11 +81,11 @@ def test_a_resumed_run_has_the_curves_of_a_whole_one(
         pass
 
     def watch(self: bar.Bar, run: Run) -> None:
-        records.CHECKPOINT_SECONDS = 0.0 if run.steps < 320 else 1e9
+        keeper.CHECKPOINT_SECONDS = 0.0 if run.steps < 320 else 1e9
         if run.steps == 768:
             raise Killed
 
-    monkeypatch.setattr(records, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(keeper, "CHECKPOINT_SECONDS", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(bar.Bar, "__call__", watch)
         with pytest.raises(Killed):

@@ -6,8 +6,8 @@ import pytest
 
 from geonpg.configs import Settings
 from geonpg.envs import make_vec
-from geonpg.scripts.runs import memory
 from geonpg.scripts import train
+from geonpg.scripts.runs import memory
 from geonpg.scripts.runs.memory import check_memory, machine_bytes
 
 PENDULUM = ["--env", "InvertedPendulum-v4", "--set", "hidden=8", "--set", "critic_hidden=8", "--set", "eval_episodes=1"]

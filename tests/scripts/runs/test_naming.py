@@ -9,14 +9,15 @@ import pytest
 from geonpg.configs import load
 from geonpg.scripts import evaluate, train
 from geonpg.scripts.runs.naming import LONGEST, run_name
-from geonpg.scripts.runs.run import Plan, begin
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.run import Run
 
 ENV = "InvertedPendulum-v4"
 SMALL = {"n_envs": 2, "n_steps": 8, "hidden": (4,), "critic_hidden": (4,), "eval_episodes": 1, "eval_every": 1000}
 
 
-def plan(preset: str = "default", env_id: str = ENV, seed: int = 0, **chosen: Any) -> Plan:
-    return Plan(env_id, seed, load(preset, env_id, chosen), preset)
+def plan(preset: str = "default", env_id: str = ENV, seed: int = 0, **chosen: Any) -> OurPlan:
+    return OurPlan(env_id, seed, load(preset, env_id, chosen), preset)
 
 
 def test_C3_settings_beside_the_preset_are_part_of_the_name() -> None:
@@ -36,7 +37,7 @@ def test_C3_names_stay_short_and_apart() -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A run that has begun, in a folder with a space in its name."""
-    begin(plan(**SMALL, steps=32), tmp_path / "my run").env.close()
+    Run.begin(plan(**SMALL, steps=32), tmp_path / "my run").env.close()
     return tmp_path / "my run"
 
 

@@ -18,7 +18,8 @@ from geonpg.agents.stepping import Stepper
 from geonpg.configs import load
 from geonpg.kfac.ranks import ALONE, Ranks
 from geonpg.scripts import train
-from geonpg.scripts.runs.run import Plan, Run
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.run import Run
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = ["--env", "Reacher-v4", "--set", "n_envs=4", "--set", "n_steps=32", "--set", "eval_episodes=2"]
@@ -67,7 +68,7 @@ def test_two_ranks_go_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
 
 
 def test_checkpoints_of_an_earlier_version_are_read_if_one_process_made_them(tmp_path: Path) -> None:
-    plan = Plan("Reacher-v4", 0, load("default", "Reacher-v4", {"n_envs": 2, "n_steps": 8}))
+    plan = OurPlan("Reacher-v4", 0, load("default", "Reacher-v4", {"n_envs": 2, "n_steps": 8}))
     run = Run(plan, tmp_path, ALONE)
     Stepper(run.agent, 0)
     run.save()

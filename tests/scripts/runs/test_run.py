@@ -12,9 +12,9 @@ import pytest
 from training_processes import Death, Nursery, nursery
 
 from geonpg.agents.checkpoint import Checkpoints, read
-from geonpg.scripts.jobs import job as jobs
 from geonpg.scripts.models import loading as models
-from geonpg.scripts.runs import run
+from geonpg.scripts.runs.folder import compact, finish
+from geonpg.scripts.runs.run import Run
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
 SMALL = ("--env", "InvertedPendulum-v4", "--n-envs", "8", *(f"--set={key}" for key in KEYS))
@@ -166,11 +166,11 @@ def test_a_finished_run_can_be_extended(home: Nursery, tmp_path: Path) -> None:
 def test_results_that_are_left_of_a_run_stay(whole: Path, tmp_path: Path) -> None:
     """`geonpg compare` keeps no checkpoints of what has ended: to resume it must not begin it anew."""
     folder = shutil.copytree(whole, tmp_path / "run")
-    jobs.finish(folder)
-    jobs.compact(folder)
+    finish(folder)
+    compact(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     with pytest.raises(ValueError, match="has ended and holds its results only"):
-        run.resume(folder, 2 * STEPS)
+        Run.resume(folder, 2 * STEPS)
     with pytest.raises(ValueError, match="there is none: of a run that has ended, geonpg compare keeps results only"):
         models.load(folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

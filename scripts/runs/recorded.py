@@ -1,0 +1,53 @@
+"""The plan of a run that has begun, as its folder says it, and whether it is the one that is asked for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from geonpg.configs import FIELDS, load_recorded
+from geonpg.errors import require
+from geonpg.scripts.runs import baseline_settings as zoo
+from geonpg.scripts.runs.baseline_plan import BUDGET, NEEDED, BaselinePlan
+from geonpg.scripts.runs.facts import Facts, facts_of, versions
+from geonpg.scripts.runs.folder import CONFIG, first_difference, read_config
+from geonpg.scripts.runs.our_plan import OurPlan
+from geonpg.scripts.runs.plan import Plan
+
+
+def plan_of(folder: Path) -> Plan[Any]:
+    """The plan of the run in a folder, ours or a baseline's; Refused if this version does not know its settings."""
+    facts, config = facts_of(folder), read_config(folder)
+    is_baseline = "algorithm" in config
+    known = baseline_keys(folder, config) if is_baseline else {"description", *FIELDS}
+    foreign = [key for key in config if key not in known]
+    made_by = f"{folder} was begun by another version of geonpg ({facts.versions.get('geonpg', 'unknown')})"
+    require(not foreign, f"{made_by}: {versions()['geonpg']} knows no setting {', '.join(foreign)}")
+    return BaselinePlan.of_config(facts.env, facts.seed, config) if is_baseline else our_plan_of(folder, facts)
+
+
+def our_plan_of(folder: Path, facts: Facts) -> OurPlan:
+    """The plan of a run of ours."""
+    return OurPlan(facts.env, facts.seed, load_recorded(str(folder / CONFIG)), facts.preset, facts.device)
+
+
+def baseline_keys(folder: Path, config: Mapping[str, Any]) -> set[str]:
+    """Every setting that a baseline's config.toml may have; Refused if a value is of another kind, or missing."""
+    usual = {"settings": "default", **zoo.defaults_of(str(config["algorithm"])), **dict.fromkeys(BUDGET, 0)}
+    for key, value in usual.items():
+        kinds = (int, float) if isinstance(value, float) else type(value)
+        found = config.get(key, None if key in NEEDED else value)
+        require(isinstance(found, kinds), f"{folder / CONFIG} is damaged: {key} must be like {value!r}, not {found!r}")
+    return {"algorithm", *usual, *zoo.POLICY}
+
+
+def difference(folder: Path, plan: Plan[Any]) -> str:
+    """The first thing in which the run in a folder differs from a plan, apart from its number of steps."""
+    there = plan_of(folder)
+    return first_difference(*({**each.identity, "device": each.facts["device"]} for each in (there, plan)))
+
+
+def require_same(folder: Path, plan: Plan[Any], advice: str, steps_advice: str = "") -> None:
+    """Refuse to go on with the run in a folder as if it were this one, which it is not."""
+    other, steps, wanted = difference(folder, plan), plan_of(folder).settings.steps, plan.settings.steps
+    require(not other, f"{folder} holds another run, which differs in {other}: {advice}")
+    require(steps == wanted, f"{folder} was begun for {steps} steps, not {wanted}: {steps_advice}{advice}")
