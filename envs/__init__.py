@@ -1,12 +1,14 @@
 """Vectorised MuJoCo environments at the speed of physics.
 
-The main path: `make_vec(id, n_envs)` in `make.py`; `MujocoVecEnv` in `mujoco.py` steps, `locomotion.py` and
-`balance.py` hold the tasks.
+The main path: `make_vec(id, n_envs)` in `make.py`; `MujocoVecEnv` in `mujoco.py` steps; `locomotion.py` and
+`balance.py` hold the tasks, `native.py` their list.
 """
 
-from .make import is_native, make_vec
-from .mujoco import TASKS, MujocoVecEnv, Transition
-from .normalize import Moments, Normalize, frozen
+from .make import make_vec
+from .moments import Moments
+from .mujoco import MujocoVecEnv, Transition
+from .native import TASKS, is_native
+from .normalize import Normalize, frozen
 from .reference import quietly
 from .vector import GymVectorEnv
 from .wrappers import Frames, ScaleActions

@@ -1,11 +1,21 @@
 """HalfCheetah, Swimmer, Hopper, Walker2d, Ant, Humanoid, HumanoidStandup."""
 
-from typing import Any
-
 import numpy as np
 from mujoco.batch import Batch
 
-from .task import Actions, Array, Fields, Flags, Task, contact_forces, flat, joints, never, squares
+from .arrays import Array, Flags, Numbers
+from .reference import Reference
+from .task import (
+    Fields,
+    Task,
+    all_finite,
+    bind_flat,
+    bind_joints,
+    contact_forces_of,
+    no_progress,
+    no_termination,
+    sum_of_squares,
+)
 
 
 class Locomotion(Task):
@@ -13,154 +23,179 @@ class Locomotion(Task):
 
     skipped = 1  # positions that `exclude_current_positions_from_observation` leaves out
 
-    def __init__(self, reference: Any) -> None:
+    def __init__(self, reference: Reference) -> None:
         super().__init__(reference)
         excluded = getattr(reference, "_exclude_current_positions_from_observation", True)
         self.first = self.skipped if excluded else 0
 
-    def positions(self, now: Fields) -> Array:
-        return now["qpos"][:, self.first :]
+    def positions(self, fields: Fields) -> Array:
+        """Return the positions that observations show."""
+        return fields["qpos"][:, self.first :]
 
-    def velocity(self, mark: Array, x: Array) -> Array:
-        return (x - mark) / self.dt
+    def forward_velocity(self, before: Array, x: Array) -> Array:
+        """Return the mean velocity of a step, from the x coordinates before and after it."""
+        return (x - before) / self.dt
 
     def forward_reward(self, velocity: Array) -> Array:
-        weight = self.env._forward_reward_weight
+        """Weigh forward velocities."""
+        weight = self.reference._forward_reward_weight
         return velocity if weight == 1 else weight * velocity
 
-    def control_cost(self, controls: Actions) -> Actions:
-        return self.env._ctrl_cost_weight * squares(controls)
+    def control_cost(self, controls: Numbers) -> Numbers:
+        """Return the weighted sum of squared controls."""
+        return self.reference._ctrl_cost_weight * sum_of_squares(controls)
 
     def healthy_reward(self, healthy: Flags) -> Array | float:
-        """Version 4 pays a task that ends when unhealthy for its last step too."""
-        reward = float(self.env._healthy_reward)
-        always = self.env._terminate_when_unhealthy and not self.v5
+        """Return the reward for being healthy; v4 pays it for a last, unhealthy step too."""
+        reward = float(self.reference._healthy_reward)
+        always = self.reference._terminate_when_unhealthy and not self.v5
         return reward if always else np.multiply(healthy, reward, dtype=np.float64)
 
-    def ended(self, healthy: Flags) -> Flags:
-        return ~healthy if self.env._terminate_when_unhealthy else np.zeros_like(healthy)
+    def terminated(self, healthy: Flags) -> Flags:
+        """Return which episodes end by being unhealthy."""
+        return ~healthy if self.reference._terminate_when_unhealthy else np.zeros_like(healthy)
 
 
-class Runner(Locomotion):
-    """Forward velocity minus control cost, and no end but the time limit."""
+class Planar(Locomotion):
+    """Tasks in a plane, which look at joints only and walk along their first coordinate."""
 
-    def __init__(self, reference: Any) -> None:
+    def __init__(self, reference: Reference) -> None:
         super().__init__(reference)
         self.joints_only = True
 
-    def fields(self, batch: Batch) -> Fields:
-        return joints(batch)
+    def bind(self, batch: Batch) -> Fields:
+        """Return joints."""
+        return bind_joints(batch)
 
-    def observe(self, now: Fields) -> Array:
-        return now["joints"][:, self.first :].copy()
+    def progress(self, fields: Fields) -> Array:
+        """Return the x coordinate."""
+        return fields["qpos"][:, 0].copy()
 
-    def mark(self, now: Fields) -> Array:
-        return now["qpos"][:, 0].copy()
 
-    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
-        forward = self.forward_reward(self.velocity(mark, now["qpos"][:, 0]))
-        return forward - self.control_cost(actions), never(now)
+class Runner(Planar):
+    """Forward velocity minus control cost, and no end but the time limit."""
+
+    def observe(self, fields: Fields) -> Array:
+        """Return positions and velocities."""
+        return fields["joints"][:, self.first :].copy()
+
+    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
+        """Return forward reward minus control cost; only a time limit ends an episode."""
+        forward = self.forward_reward(self.forward_velocity(before, fields["qpos"][:, 0]))
+        return forward - self.control_cost(actions), no_termination(fields)
 
 
 class HalfCheetah(Runner):
-    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        return self.gaussian_start(rng, self.env._reset_noise_scale)
+    """Run forwards on two legs, in a plane."""
+
+    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw a state near rest."""
+        return self.gaussian_start(rng, self.reference._reset_noise_scale)
 
 
 class Swimmer(Runner):
+    """Swim forwards by bending three links, in a plane."""
+
     skipped = 2
 
-    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        return self.uniform_start(rng, self.env._reset_noise_scale)
+    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw a state near rest."""
+        return self.uniform_start(rng, self.reference._reset_noise_scale)
 
 
 SPEED_LIMIT = np.array(10.0)
 
 
-class Upright(Locomotion):
+class Upright(Planar):
     """Hopper and Walker2d: the torso must stay in a range of heights and angles."""
 
-    def __init__(self, reference: Any) -> None:
+    def __init__(self, reference: Reference) -> None:
         super().__init__(reference)
-        self.joints_only = True
         bounds = (*reference._healthy_z_range, *reference._healthy_angle_range)
         self.low_z, self.high_z, self.low_angle, self.high_angle = (np.array(bound) for bound in bounds)
         self.others = getattr(reference, "_healthy_state_range", None)  # Hopper bounds its other coordinates too
 
-    def fields(self, batch: Batch) -> Fields:
-        return joints(batch)
-
-    def observe(self, now: Fields) -> Array:
-        observations = now["joints"][:, self.first :].copy()
-        velocities = observations[:, -now["qvel"].shape[1] :]
+    def observe(self, fields: Fields) -> Array:
+        """Return positions and velocities, these cut at SPEED_LIMIT."""
+        observations = fields["joints"][:, self.first :].copy()
+        velocities = observations[:, -fields["qvel"].shape[1] :]
         np.maximum(velocities, -SPEED_LIMIT, out=velocities)
         np.minimum(velocities, SPEED_LIMIT, out=velocities)
         return observations
 
-    def mark(self, now: Fields) -> Array:
-        return now["qpos"][:, 0].copy()
-
-    def healthy(self, now: Fields) -> Flags:
-        z, angle = now["qpos"][:, 1], now["qpos"][:, 2]
+    def healthy(self, fields: Fields) -> Flags:
+        """Return where the torso is high and upright enough, and Hopper's other coordinates are in range."""
+        z, angle = fields["qpos"][:, 1], fields["qpos"][:, 2]
         healthy = (self.low_z < z) & (z < self.high_z) & (self.low_angle < angle) & (angle < self.high_angle)
-        return healthy if self.others is None else healthy & self.others_healthy(now, *self.others)
+        return healthy if self.others is None else healthy & self.others_healthy(fields, *self.others)
 
-    def others_healthy(self, now: Fields, low: float, high: float) -> Flags:
-        state = now["joints"][:, 2:]
+    def others_healthy(self, fields: Fields, low: float, high: float) -> Flags:
+        """Return where all coordinates but the first two lie between the bounds."""
+        state = fields["joints"][:, 2:]
         return np.logical_and.reduce((low < state) & (state < high), axis=1)
 
-    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
-        healthy = self.healthy(now)
-        forward = self.forward_reward(self.velocity(mark, now["qpos"][:, 0]))
-        return forward + self.healthy_reward(healthy) - self.control_cost(actions), self.ended(healthy)
+    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
+        """Return forward and healthy reward minus control cost; an unhealthy state may end the episode."""
+        healthy = self.healthy(fields)
+        forward = self.forward_reward(self.forward_velocity(before, fields["qpos"][:, 0]))
+        return forward + self.healthy_reward(healthy) - self.control_cost(actions), self.terminated(healthy)
 
-    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        return self.uniform_start(rng, self.env._reset_noise_scale)
+    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw a state near rest."""
+        return self.uniform_start(rng, self.reference._reset_noise_scale)
 
 
 class Ant(Locomotion):
+    """Walk forwards on four legs."""
+
     skipped = 2
 
-    def __init__(self, reference: Any) -> None:
+    def __init__(self, reference: Reference) -> None:
         super().__init__(reference)
         self.torso = reference.data.body(getattr(reference, "_main_body", "torso")).id
         self.contact_forces = self.v5 or reference._use_contact_forces
-        # the world body's forces are left out of version 5's observation
+        # the world body's forces are left out of v5's observation
         shown = reference._include_cfrc_ext_in_observation if self.v5 else reference._use_contact_forces
         self.forces_from = (6 if self.v5 else 0) if shown else None
 
-    def fields(self, batch: Batch) -> Fields:
-        contacts = {"cfrc_ext": contact_forces(batch)} if self.contact_forces else {}
-        return {**joints(batch), "torso": batch.bind("xpos")[:, self.torso], **contacts}
+    def bind(self, batch: Batch) -> Fields:
+        """Return joints, the torso's position and, where they are used, contact forces."""
+        contacts = {"cfrc_ext": contact_forces_of(batch)} if self.contact_forces else {}
+        return {**bind_joints(batch), "torso": batch.bind("xpos")[:, self.torso], **contacts}
 
-    def clipped_forces(self, now: Fields) -> Array:
-        return np.clip(now["cfrc_ext"], *self.env._contact_force_range)
+    def clipped_forces(self, fields: Fields) -> Array:
+        """Return contact forces within gymnasium's range."""
+        return np.clip(fields["cfrc_ext"], *self.reference._contact_force_range)
 
-    def observe(self, now: Fields) -> Array:
-        parts = [self.positions(now), now["qvel"]]
+    def observe(self, fields: Fields) -> Array:
+        """Return positions, velocities and, where they are shown, contact forces."""
+        parts = [self.positions(fields), fields["qvel"]]
         if self.forces_from is not None:
-            parts.append(self.clipped_forces(now)[:, self.forces_from :])
+            parts.append(self.clipped_forces(fields)[:, self.forces_from :])
         return np.concatenate(parts, axis=1)
 
-    def mark(self, now: Fields) -> Array:
-        return now["torso"][:, 0].copy()
+    def progress(self, fields: Fields) -> Array:
+        """Return the torso's x coordinate."""
+        return fields["torso"][:, 0].copy()
 
-    def healthy(self, now: Fields) -> Flags:
-        finite = np.isfinite(now["qpos"]).all(1) & np.isfinite(now["qvel"]).all(1)
-        low, high = self.env._healthy_z_range
-        return finite & (low <= now["qpos"][:, 2]) & (now["qpos"][:, 2] <= high)
+    def healthy(self, fields: Fields) -> Flags:
+        """Return where the state is finite and the torso neither too low nor too high."""
+        low, high = self.reference._healthy_z_range
+        return all_finite(fields) & (low <= fields["qpos"][:, 2]) & (fields["qpos"][:, 2] <= high)
 
-    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
-        healthy, forward = self.healthy(now), self.velocity(mark, now["torso"][:, 0])
+    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
+        """Return forward and healthy reward minus costs of control and contacts; unhealthy states may end it."""
+        healthy, forward = self.healthy(fields), self.forward_velocity(before, fields["torso"][:, 0])
         if self.v5:
             forward = self.forward_reward(forward)
         costs = self.control_cost(actions)
         if self.contact_forces:
-            costs = costs + self.env._contact_cost_weight * squares(self.clipped_forces(now))
-        return forward + self.healthy_reward(healthy) - costs, self.ended(healthy)
+            costs = costs + self.reference._contact_cost_weight * sum_of_squares(self.clipped_forces(fields))
+        return forward + self.healthy_reward(healthy) - costs, self.terminated(healthy)
 
-    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        return self.gaussian_start(rng, self.env._reset_noise_scale)
+    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw a state near rest."""
+        return self.gaussian_start(rng, self.reference._reset_noise_scale)
 
 
 class Humanlike(Locomotion):
@@ -168,55 +203,68 @@ class Humanlike(Locomotion):
 
     skipped = 2
 
-    def __init__(self, reference: Any) -> None:
+    def __init__(self, reference: Reference) -> None:
         super().__init__(reference)
         self.contact_forces = True
-        # version 5 leaves out the world body and the free joint, which are always zero
+        # v5 leaves out the world body and the free joint, which are always zero
         width = {"cinert": 10, "cvel": 6, "qfrc_actuator": 6, "cfrc_ext": 6}
         shown = [n for n in width if not self.v5 or getattr(reference, f"_include_{n}_in_observation") is True]
         self.shown = {name: width[name] if self.v5 else 0 for name in shown}
 
-    def fields(self, batch: Batch) -> Fields:
+    def bind(self, batch: Batch) -> Fields:
+        """Return joints; inertias, velocities, positions and contact forces of every body; and actuator forces."""
         names = ("cinert", "cvel", "qfrc_actuator", "xipos")
-        return {**joints(batch), **{name: flat(batch, name) for name in names}, "cfrc_ext": contact_forces(batch)}
+        bodies = {name: bind_flat(batch, name) for name in names}
+        return {**bind_joints(batch), **bodies, "cfrc_ext": contact_forces_of(batch)}
 
-    def observe(self, now: Fields) -> Array:
-        long = [now[name][:, start:] for name, start in self.shown.items()]
-        return np.concatenate((self.positions(now), now["qvel"], *long), axis=1)
+    def observe(self, fields: Fields) -> Array:
+        """Return positions, velocities, and what is shown of every body."""
+        bodies = [fields[name][:, start:] for name, start in self.shown.items()]
+        return np.concatenate((self.positions(fields), fields["qvel"], *bodies), axis=1)
 
 
 class Humanoid(Humanlike):
-    def mark(self, now: Fields) -> Array:
-        """The x coordinate of the centre of mass."""
-        mass = self.env.model.body_mass
-        moments = np.einsum("b,nbj->nj", mass, now["xipos"].reshape(-1, len(mass), 3))
+    """Walk forwards on two legs."""
+
+    def progress(self, fields: Fields) -> Array:
+        """Return the x coordinate of the centre of mass."""
+        mass = self.reference.model.body_mass
+        moments = np.einsum("b,nbj->nj", mass, fields["xipos"].reshape(-1, len(mass), 3))
         return (moments / mass.sum())[:, 0].copy()
 
-    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
-        low, high = self.env._healthy_z_range
-        healthy = (low < now["qpos"][:, 2]) & (now["qpos"][:, 2] < high)
-        forward = self.forward_reward(self.velocity(mark, self.mark(now)))
+    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
+        """Return forward and healthy reward minus costs of control and contacts; unhealthy states may end it."""
+        low, high = self.reference._healthy_z_range
+        healthy = (low < fields["qpos"][:, 2]) & (fields["qpos"][:, 2] < high)
+        forward = self.forward_reward(self.forward_velocity(before, self.progress(fields)))
         costs = self.control_cost(actions.astype(np.float64))
         if self.v5:
-            contact = self.env._contact_cost_weight * squares(now["cfrc_ext"])
-            costs = costs + np.clip(contact, *self.env._contact_cost_range)
-        return forward + self.healthy_reward(healthy) - costs, self.ended(healthy)
+            contact = self.reference._contact_cost_weight * sum_of_squares(fields["cfrc_ext"])
+            costs = costs + np.clip(contact, *self.reference._contact_cost_range)
+        return forward + self.healthy_reward(healthy) - costs, self.terminated(healthy)
 
-    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        return self.uniform_start(rng, self.env._reset_noise_scale)
+    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw a state near rest."""
+        return self.uniform_start(rng, self.reference._reset_noise_scale)
 
 
 class HumanoidStandup(Humanlike):
-    def mark(self, now: Fields) -> Array:
-        return np.zeros(len(now["qpos"]))  # the reward looks at the present only
+    """Stand up from lying on the ground."""
 
-    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
-        env, ctrl = self.env, squares(actions.astype(np.float64))
-        height, impact = now["qpos"][:, 2] / env.model.opt.timestep, squares(now["cfrc_ext"])
+    def progress(self, fields: Fields) -> Array:
+        """Return zeros: rewards look at the present only."""
+        return no_progress(fields)
+
+    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
+        """Return height minus costs of control and impacts, plus 1; only a time limit ends an episode."""
+        constants, control = self.reference, sum_of_squares(actions.astype(np.float64))
+        height = fields["qpos"][:, 2] / constants.model.opt.timestep
+        impact = sum_of_squares(fields["cfrc_ext"])
         if self.v5:
-            impact = np.clip(env._impact_cost_weight * impact, *env._impact_cost_range)
-            return height - env._ctrl_cost_weight * ctrl - impact + 1, never(now)
-        return height - 0.1 * ctrl - np.minimum(0.5e-6 * impact, 10) + 1, never(now)
+            impact = np.clip(constants._impact_cost_weight * impact, *constants._impact_cost_range)
+            return height - constants._ctrl_cost_weight * control - impact + 1, no_termination(fields)
+        return height - 0.1 * control - np.minimum(0.5e-6 * impact, 10) + 1, no_termination(fields)
 
-    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        return self.uniform_start(rng, self.env._reset_noise_scale if self.v5 else 0.01)
+    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw a state near lying still."""
+        return self.uniform_start(rng, self.reference._reset_noise_scale if self.v5 else 0.01)

@@ -12,24 +12,20 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from geonpg.errors import Refused
 
-from .mujoco import TASKS, MujocoVecEnv
+from .arrays import Env
+from .mujoco import MujocoVecEnv
+from .native import is_native
 from .spaces import checked
 
 VERSION = re.compile(r"-v\d+$")
-CLOSE = 0.75  # two names without their versions, by difflib: walker is to walker2d, rocket is not to broken
+CLOSE = 0.75  # similarity of two names without their versions, by difflib: walker and walker2d, not rocket and broken
 
 log = logging.getLogger(__name__)
-_told: set[str] = set()
-
-
-def is_native(env_id: str) -> bool:
-    """Is this one of gymnasium's MuJoCo environments that we step ourselves?"""
-    spec = gymnasium.registry.get(env_id)
-    return spec is not None and str(spec.entry_point) in TASKS and not spec.additional_wrappers
+_announced: set[str] = set()
 
 
 def make_vec(
-    env: str | Callable[..., gymnasium.Env[Any, Any]],
+    env: str | Callable[..., Env],
     n_envs: int = 1,
     *,
     seed: int | None = None,
@@ -37,10 +33,17 @@ def make_vec(
     infos: bool = False,
     **kwargs: Any,
 ) -> VecEnv:
-    """`n_envs` copies of an environment id, or of what a function makes, with the environment's own keywords.
+    """Make a vector environment from an id, or from a function that makes an environment.
 
-    gymnasium's MuJoCo ids run natively, with gymnasium's infos if `infos` asks for them; anything else runs in SB3's
-    DummyVecEnv with a Monitor, and a log line says so once.
+    gymnasium's MuJoCo ids run natively (see `MujocoVecEnv`); anything else runs in SB3's DummyVecEnv with a Monitor,
+    and a log line says so once.
+
+    env: an id that gymnasium knows, or a function that takes `kwargs` and returns an environment.
+    n_envs: environments stepped together; 8 to 64 for training.
+    seed: the first environment's, the others count on from it; None for a random one.
+    threads: threads of native environments, from 1 to the number of cores; 0 for one per core. Changes no result.
+    infos: fill in gymnasium's own infos of native environments, for one Python call per environment and step.
+    kwargs: the environment's own keywords, such as `max_episode_steps=500`.
     """
     if n_envs < 1:
         raise Refused(f"n_envs must be at least 1, not {n_envs}")
@@ -52,14 +55,14 @@ def make_vec(
     if isinstance(env, str) and env not in gymnasium.registry and ":" not in env:
         raise Refused(unknown(env))
     name = env if isinstance(env, str) else getattr(env, "__name__", str(env))
-    if name not in _told:
-        _told.add(name)
+    if name not in _announced:
+        _announced.add(name)
         log.warning("%s has no native implementation: it runs in SB3's DummyVecEnv", name)
     return make_vec_env(env, n_envs, seed=seed, env_kwargs=kwargs, wrapper_class=checked)
 
 
 def unknown(env_id: str) -> str:
-    """What to say about an id that nobody has registered."""
+    """Say that nobody has registered an id, and what to use instead."""
     if env_id.startswith("ALE/") or "NoFrameskip" in env_id:
         return f"unknown environment {env_id!r}: Atari's come with ale-py (pip install ale-py): name it ale_py:{env_id}"
     meant = f" (did you mean {close}?)" if (close := close_to(env_id)) else ""
@@ -68,7 +71,7 @@ def unknown(env_id: str) -> str:
 
 
 def close_to(env_id: str) -> str:
-    """The registered id that is nearly this one, of the same version or else the newest; empty if there is none."""
+    """Find the registered id that is nearly this one, of the same version or else the newest; empty if none is."""
     families: dict[str, list[str]] = {}
     for name in sorted(gymnasium.registry):
         families.setdefault(VERSION.sub("", name).lower(), []).append(name)

@@ -6,9 +6,9 @@ interpreter, and their states are rows of one array.
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
 import gymnasium
 import mujoco
@@ -22,27 +22,11 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvS
 
 from geonpg.errors import Refused
 
-from .balance import InvertedDoublePendulum, InvertedPendulum, Reacher
-from .locomotion import Ant, HalfCheetah, Humanoid, HumanoidStandup, Swimmer, Upright
-from .reference import PHYSICS, Infos, check_keywords, quietly
-from .task import Array, Fields, Flags, Task
-
-TASKS: dict[str, type[Task]] = {
-    f"gymnasium.envs.mujoco.{module}_{version}:{name}Env": task
-    for module, name, task in (
-        ("half_cheetah", "HalfCheetah", HalfCheetah),
-        ("swimmer", "Swimmer", Swimmer),
-        ("hopper", "Hopper", Upright),
-        ("walker2d", "Walker2d", Upright),
-        ("ant", "Ant", Ant),
-        ("humanoid", "Humanoid", Humanoid),
-        ("humanoidstandup", "HumanoidStandup", HumanoidStandup),
-        ("reacher", "Reacher", Reacher),
-        ("inverted_pendulum", "InvertedPendulum", InvertedPendulum),
-        ("inverted_double_pendulum", "InvertedDoublePendulum", InvertedDoublePendulum),
-    )
-    for version in ("v4", "v5")
-}
+from .arrays import Array, Env, Flags, Indices, Info, Numbers
+from .episodes import Episodes
+from .native import TASKS
+from .reference import PHYSICS, Infos, Reference, check_keywords, quietly
+from .task import Fields
 
 
 class Transition(NamedTuple):
@@ -53,22 +37,37 @@ class Transition(NamedTuple):
     terminated: Flags
     truncated: Flags
     dones: Flags
-    ended: NDArray[np.intp]  # the environments whose episode has ended; what follows has one row for each of them
+    ended: Indices  # the environments whose episode has ended; what follows has one row for each of them
     final_observations: Array
     returns: Array
     lengths: NDArray[np.int64]
-    infos: Sequence[dict[str, Any]] = ()  # gymnasium's own, one for each environment, where they were asked for
+    infos: Sequence[Info] = ()  # gymnasium's own, one for each environment, where they were asked for
 
 
 NO_EPISODE_ENDED = np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64)
 
 
-class MujocoVecEnv(VecEnv):
-    """`n_envs` environments of one gymnasium MuJoCo id, with gymnasium's own keywords.
+class MujocoState(TypedDict):
+    """Everything that decides how the environments continue, as checkpoints store it."""
 
-    threads: of the physics, one per core by default; everything around it is vectorised numpy. Their number changes no
-    result. infos: fill in gymnasium's own infos (`x_velocity`, `reward_ctrl` …), at the price of one Python call per
-    environment and step; without them an info is empty until its episode ends.
+    physics: Array  # [n, size of MuJoCo's state]
+    mark: Array  # `Task.progress`, under its first name
+    returns: Array
+    lengths: NDArray[np.int64]
+    generators: list[Mapping[str, Any]]  # numpy's own form
+    infos: NotRequired[Mapping[str, Array]]
+
+
+class MujocoVecEnv(VecEnv):
+    """Environments of one gymnasium MuJoCo id, stepped together.
+
+    env_id: one of the twenty ids that run natively, such as Walker2d-v4; see `TASKS`.
+    n_envs: environments stepped together; 8 to 64 for training, thousands are possible.
+    threads: threads of the physics, from 1 to the number of cores; 0 for one per core. Changes no result.
+    render_mode: gymnasium's, "rgb_array", "depth_array" or "human"; None to render nothing.
+    infos: fill in gymnasium's own infos (`x_velocity`, `reward_ctrl` …), for one Python call per environment and step;
+        without them an info is empty until its episode ends.
+    kwargs: gymnasium's own keywords of this id, such as `ctrl_cost_weight=0.5` or `max_episode_steps=500`.
     """
 
     def __init__(
@@ -91,26 +90,22 @@ class MujocoVecEnv(VecEnv):
         check_keywords(spec, kwargs)
         with quietly():
             self.wrapped = gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True, **kwargs)
-        self.reference = cast(Any, self.wrapped.unwrapped)
+        self.reference = cast(Reference, self.wrapped.unwrapped)  # as its entry point is one of ours
         self.task = TASKS[str(spec.entry_point)](self.reference)
         # contact forces are computed from a simulation's whole MjData, so it must have one of its own
         self.batch = Batch(self.reference.model, n_envs, threads, persistent=self.task.contact_forces or infos)
         self.render_index = 0
-        self._limit = int(getattr(self.wrapped.spec, "max_episode_steps", None) or 2**62)
-        self._blank = self.batch.state[0].copy()  # a simulation as mj_resetData leaves it
-        self._now, self._controls = self.task.fields(self.batch), self.batch.bind("ctrl")
-        self._mark, self._returns = np.zeros(n_envs), np.zeros(n_envs)
-        # Steps taken in all, the clock at the beginning of each episode, and when the first of them is due to end.
-        self._clock, self._born, self._due = 0, np.zeros(n_envs, dtype=np.int64), self._limit
-        self._nobody = np.zeros(n_envs, dtype=np.bool_)
-        self._nobody.flags.writeable = False  # it is handed out
+        self._physics_after_reset = self.batch.state[0].copy()  # of mj_resetData
+        self._fields, self._controls = self.task.bind(self.batch), self.batch.bind("ctrl")
+        self._progress = np.zeros(n_envs)
+        self._episodes = Episodes(n_envs, getattr(self.wrapped.spec, "max_episode_steps", None))
         self._generators = [seeding.np_random()[0] for _ in range(n_envs)]
-        self._started = time.time()
+        self._made_at = time.time()
         self._infos = Infos(self.reference, self.batch) if infos else None
         super().__init__(n_envs, self.wrapped.observation_space, self.wrapped.action_space)
 
-    def advance(self, actions: NDArray[Any]) -> Transition:
-        """One step of every environment; those whose episode ends begin another at once."""
+    def advance(self, actions: Numbers) -> Transition:
+        """Step every environment; those whose episode ends begin another at once."""
         self._controls[:] = actions
         try:
             self.batch.step(nstep=self.reference.frame_skip)
@@ -119,58 +114,53 @@ class MujocoVecEnv(VecEnv):
         if self.task.contact_forces:
             self._measure_contacts()
         infos = self._infos.of_step(actions) if self._infos is not None else ()
-        rewards, terminated = self.task.judge(self._mark, self._now, actions)
-        observations = self.task.observe(self._now)
-        self._mark = self.task.mark(self._now)
-        self._returns += rewards
-        self._clock += 1
-        truncated, dones = self._nobody, terminated
-        if self._clock >= self._due:  # or nobody's time can be up
-            truncated = self._clock - self._born >= self._limit
-            dones = terminated | truncated
-        ended, episodes = dones.nonzero()[0], NO_EPISODE_ENDED
+        rewards, terminated = self.task.outcome(self._progress, self._fields, actions)
+        observations = self.task.observe(self._fields)
+        self._progress = self.task.progress(self._fields)
+        truncated = self._episodes.add_step(rewards)
+        dones = terminated | truncated
+        ended, finals = dones.nonzero()[0], NO_EPISODE_ENDED
         if len(ended):
-            episodes = observations[ended], self._returns[ended], self._clock - self._born[ended]
-            observations[ended] = self._restart(ended)
+            finals = observations[ended], self._episodes.returns[ended], self._episodes.lengths[ended]
+            observations[ended] = self._start_episodes(ended)
         elif self._infos is not None:
             self._infos.remember()
-        return Transition(observations, rewards, terminated, truncated, dones, ended, *episodes, infos)
+        return Transition(observations, rewards, terminated, truncated, dones, ended, *finals, infos)
 
     def _measure_contacts(self) -> None:
-        """As gymnasium does after every step; the batch itself computes no contact forces."""
+        """Compute contact forces, as gymnasium does after every step; the batch itself does not."""
         model, data = self.reference.model, self.reference.data
-        for i, forces in enumerate(self._now["cfrc_ext"]):
+        for i, forces in enumerate(self._fields["cfrc_ext"]):
             self.batch.get_data(i, data)
             mujoco.mj_rnePostConstraint(model, data)
             forces[:] = data.cfrc_ext.reshape(-1)
 
-    def _restart(self, which: NDArray[np.intp]) -> Array:
-        """New episodes in some environments; returns their first observations."""
-        self.batch.state[which] = self._blank
+    def _start_episodes(self, which: Indices) -> Array:
+        """Begin new episodes in some environments; return their first observations."""
+        self.batch.state[which] = self._physics_after_reset
         for i in which:
-            self._now["qpos"][i], self._now["qvel"][i] = self.task.initial(self._generators[i])
+            self._fields["qpos"][i], self._fields["qvel"][i] = self.task.first_state(self._generators[i])
         if self.task.contact_forces:
-            self._now["cfrc_ext"][which] = 0  # computed after a step only
-        now = self._look_again(which)
-        self._returns[which] = 0
-        self._born[which] = self._clock
-        self._due = int(self._born.min()) + self._limit
+            self._fields["cfrc_ext"][which] = 0  # computed after a step only
+        fields = self._refresh(which)
+        self._episodes.restart(which)
         if self._infos is not None:
             for i, info in self._infos.of_reset(which).items():
                 self.reset_infos[i] = info
-        return self.task.observe(now)
+        return self.task.observe(fields)
 
-    def _look_again(self, which: NDArray[np.intp]) -> Fields:
-        """What the tasks see of some environments whose state was set, which the next reward compares with."""
+    def _refresh(self, which: Indices) -> Fields:
+        """Bring everything up to date in some environments whose state was set; return their fields."""
         if not self.task.joints_only:
             self.batch.forward(which)
-        now = {name: field[which] for name, field in self._now.items()}
-        self._mark[which] = self.task.mark(now)
+        fields = {name: field[which] for name, field in self._fields.items()}
+        self._progress[which] = self.task.progress(fields)
         if self._infos is not None:
             self._infos.remember()
-        return now
+        return fields
 
-    def step_async(self, actions: NDArray[Any]) -> None:
+    def step_async(self, actions: Numbers) -> None:
+        """Take the actions of the next step; refuse those of another shape, and NaN and infinity."""
         actions = np.asarray(actions)
         if actions.shape != self._controls.shape:
             raise Refused(f"actions must have shape {self._controls.shape}, not {actions.shape}")
@@ -181,8 +171,9 @@ class MujocoVecEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
+        """Step every environment, as SB3 expects it: observations, rewards, dones and infos."""
         step = self.advance(self._actions)
-        infos: list[dict[str, Any]] = list(step.infos) or [{} for _ in range(self.num_envs)]
+        infos: list[Info] = list(step.infos) or [{} for _ in range(self.num_envs)]
         for k, i in enumerate(step.ended):
             infos[i] |= {
                 "terminal_observation": step.final_observations[k],
@@ -190,58 +181,59 @@ class MujocoVecEnv(VecEnv):
                 "episode": {
                     "r": float(step.returns[k]),
                     "l": int(step.lengths[k]),
-                    "t": round(time.time() - self._started, 6),
+                    "t": round(time.time() - self._made_at, 6),
                 },
             }
         return step.observations, step.rewards, step.dones, infos
 
     def reset(self) -> Array:
-        """New episodes everywhere; environments that `seed()` named get their generator anew."""
+        """Begin new episodes everywhere; environments that `seed()` named get new generators."""
         return self.reset_some(np.arange(self.num_envs))
 
-    def reset_some(self, which: NDArray[np.intp]) -> Array:
-        """The same in some environments; returns the observations of all."""
+    def reset_some(self, which: Indices) -> Array:
+        """Begin new episodes in some environments; return the observations of all."""
         for i in which:
             if self._seeds[i] is not None:
                 self._generators[i] = seeding.np_random(self._seeds[i])[0]
         self._reset_seeds()
         self._reset_options()
         self.reset_infos = [{} for _ in range(self.num_envs)]
-        self._restart(which)
-        return self.task.observe(self._now)
+        self._start_episodes(which)
+        return self.task.observe(self._fields)
 
     def close(self) -> None:
+        """Close what gymnasium's environment has opened to render."""
         self.wrapped.close()
 
-    def get_state(self) -> dict[str, Any]:
-        """Everything that decides how the environments go on: arrays, and the generators' states."""
-        return {
+    def get_state(self) -> MujocoState:
+        """Return everything that decides how the environments continue."""
+        state: MujocoState = {
             "physics": self.batch.state.copy(),
-            "mark": self._mark.copy(),
-            "returns": self._returns.copy(),
-            "lengths": self._clock - self._born,
+            "mark": self._progress.copy(),
+            "returns": self._episodes.returns.copy(),
+            "lengths": self._episodes.lengths,
             "generators": [generator.bit_generator.state for generator in self._generators],
-            **({} if self._infos is None else {"infos": self._infos.before}),
         }
+        if self._infos is not None:
+            state["infos"] = self._infos.before
+        return state
 
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from `get_state()`, bit for bit."""
+    def set_state(self, state: MujocoState) -> None:
+        """Continue from `get_state()`, bit for bit."""
         shape, expected = np.shape(state["physics"]), self.batch.state.shape
         if shape != expected:
             raise Refused(f"this state has shape {shape}, these environments need {expected}")
         self.batch.state[:] = state["physics"]
-        self._mark = np.array(state["mark"], dtype=np.float64)
-        self._returns[:] = state["returns"]
-        self._born[:] = self._clock - np.asarray(state["lengths"])
-        self._due = int(self._born.min()) + self._limit
+        self._progress = np.array(state["mark"], dtype=np.float64)
+        self._episodes.restore(state["returns"], state["lengths"])
         for generator, saved in zip(self._generators, state["generators"], strict=True):
             generator.bit_generator.state = saved
         if self._infos is not None:
             self._infos.restore(state.get("infos"))
 
     @contextmanager
-    def _as(self, index: int, sets_state: bool = False) -> Iterator[Any]:
-        """Inside, gymnasium's environment is in the state of ours; what is changed of it there is taken over."""
+    def _reference_at(self, index: int, sets_state: bool = False) -> Iterator[Env]:
+        """Put gymnasium's environment in the state of one of ours, and take over what is changed of it."""
         model, data, row = self.reference.model, self.reference.data, self.batch.state[index]
         mujoco.mj_setState(model, data, row, PHYSICS)
         mujoco.mj_forward(model, data)
@@ -252,42 +244,42 @@ class MujocoVecEnv(VecEnv):
         mujoco.mj_getState(model, data, after, PHYSICS)
         if sets_state or not np.array_equal(before, after):  # to set the same state is a mj_forward too
             row[:] = after
-            self._look_again(np.array([index]))
+            self._refresh(np.array([index]))
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
+        """Return an attribute of gymnasium's environment in the state of each of ours."""
         found = []
         for index in self._get_indices(indices):
-            with self._as(index) as env:
+            with self._reference_at(index) as env:
                 found.append(env.get_wrapper_attr(attr_name))
         return found
 
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
+    def set_attr(self, attr_name: str, value: object, indices: VecEnvIndices = None) -> None:
         """Set a constant of the task, which all environments share."""
         if len(list(self._get_indices(indices))) != self.num_envs:
             raise Refused(f"{attr_name!r} is shared by all environments: it cannot be set for some of them")
         setattr(self.reference, attr_name, value)
         self.task = type(self.task)(self.reference)  # a task keeps some constants in a form of its own
 
-    def env_method(self, method_name: str, *args: Any, indices: VecEnvIndices = None, **kwargs: Any) -> list[Any]:
+    def env_method(self, method_name: str, *args: object, indices: VecEnvIndices = None, **kwargs: object) -> list[Any]:
+        """Call a method of gymnasium's environment in the state of each of ours, and take over what it changes."""
         if method_name in ("reset", "step"):
             raise Refused(f"env_method cannot call {method_name!r}: {method_name} the vector environment instead")
         results = []
         for index in self._get_indices(indices):
-            with self._as(index, sets_state=method_name == "set_state") as env:
+            with self._reference_at(index, sets_state=method_name == "set_state") as env:
                 results.append(env.get_wrapper_attr(method_name)(*args, **kwargs))
         return results
 
-    def env_is_wrapped(
-        self, wrapper_class: type[gymnasium.Wrapper[Any, Any, Any, Any]], indices: VecEnvIndices = None
-    ) -> list[bool]:
-        """True for Monitor, whose episode statistics are built in."""
+    def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
+        """Return True for Monitor, whose episode statistics are built in."""
         return [issubclass(Monitor, wrapper_class)] * len(list(self._get_indices(indices)))
 
-    def get_images(self) -> Sequence[NDArray[np.uint8] | None]:
-        """The picture of one environment, `render_index`."""
+    def get_images(self) -> Sequence[Numbers | None]:
+        """Return the picture of one environment, `render_index`."""
         return [self.picture(self.render_index)]
 
-    def picture(self, index: int) -> Any:
-        """What gymnasium's environment renders of one of ours."""
-        with self._as(index):
+    def picture(self, index: int) -> Numbers | None:
+        """Render one environment as gymnasium does."""
+        with self._reference_at(index):
             return self.reference.render()

@@ -6,23 +6,21 @@ last bit. Shapes: states and observations [n, ...], rewards and flags [n].
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 from mujoco.batch import Batch
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Actions = NDArray[Any]  # float32 or float64: costs are computed in the dtype that came
-Flags = NDArray[np.bool_]
+from .arrays import Array, Flags, Numbers
+from .reference import Reference
+
 Fields = dict[str, Array]  # MjData's arrays, one row per simulation
 
 
 class Task(ABC):
-    """One environment's observation, reward, termination and reset."""
+    """Observations, rewards, terminations and first states of one of gymnasium's environments."""
 
-    def __init__(self, reference: Any) -> None:
-        self.env = reference
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
         self.dt = np.array(reference.dt)  # as an array: a number would be converted in every step
         self.v5 = type(reference).__module__.endswith("_v5")
         # Does it look at contact forces, which take a call of their own after every step?
@@ -31,57 +29,70 @@ class Task(ABC):
         self.joints_only = False
 
     @abstractmethod
-    def fields(self, batch: Batch) -> Fields:
-        """The arrays that the task reads, live: they follow the simulations."""
+    def bind(self, batch: Batch) -> Fields:
+        """Return the arrays that the task reads, live: they follow the simulations."""
 
     @abstractmethod
-    def observe(self, now: Fields) -> Array:
-        """Observations of the present state, in memory of their own."""
+    def observe(self, fields: Fields) -> Array:
+        """Return observations of the present state, in memory of their own: [n, size]."""
 
     @abstractmethod
-    def mark(self, now: Fields) -> Array:
-        """What the next step's reward will compare with, in memory of its own: [n]."""
+    def progress(self, fields: Fields) -> Array:
+        """Return what the next step's reward compares with, in memory of its own: [n]."""
 
     @abstractmethod
-    def judge(self, mark: Array, now: Fields, actions: Actions) -> tuple[Array, Flags]:
-        """Rewards and terminations of a step."""
+    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
+        """Return rewards and terminations of a step: [n] each. `before` is the progress before it."""
 
     @abstractmethod
-    def initial(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """A fresh qpos and qvel."""
+    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Draw qpos and qvel of a new episode."""
 
     def uniform_start(self, rng: np.random.Generator, noise: float) -> tuple[Array, Array]:
-        """Uniform noise on positions and velocities."""
-        qpos = self.env.init_qpos + rng.uniform(low=-noise, high=noise, size=self.env.model.nq)
-        return qpos, self.env.init_qvel + rng.uniform(low=-noise, high=noise, size=self.env.model.nv)
+        """Draw a first state with uniform noise on positions and velocities."""
+        model = self.reference.model
+        qpos = self.reference.init_qpos + rng.uniform(low=-noise, high=noise, size=model.nq)
+        return qpos, self.reference.init_qvel + rng.uniform(low=-noise, high=noise, size=model.nv)
 
     def gaussian_start(self, rng: np.random.Generator, noise: float) -> tuple[Array, Array]:
-        """Uniform noise on positions, normal noise on velocities."""
-        qpos = self.env.init_qpos + rng.uniform(low=-noise, high=noise, size=self.env.model.nq)
-        return qpos, self.env.init_qvel + noise * rng.standard_normal(self.env.model.nv)
+        """Draw a first state with uniform noise on positions and normal noise on velocities."""
+        model = self.reference.model
+        qpos = self.reference.init_qpos + rng.uniform(low=-noise, high=noise, size=model.nq)
+        return qpos, self.reference.init_qvel + noise * rng.standard_normal(model.nv)
 
 
-def joints(batch: Batch) -> Fields:
-    """qpos and qvel, and both as one, for they lie side by side in a simulation's state."""
+def bind_joints(batch: Batch) -> Fields:
+    """Return qpos and qvel, and both as one array: they lie side by side in a simulation's state."""
     qpos, qvel = batch.bind("qpos"), batch.bind("qvel")
     start, size = (qpos.ctypes.data - batch.state.ctypes.data) // 8, qpos.shape[1] + qvel.shape[1]
     return {"qpos": qpos, "qvel": qvel, "joints": batch.state[:, start : start + size]}
 
 
-def flat(batch: Batch, name: str) -> Array:
-    """A field with several rows per simulation, as one: [n, entries]."""
+def bind_flat(batch: Batch, name: str) -> Array:
+    """Return a field that has several rows per simulation as one row each: [n, entries]."""
     return batch.bind(name).reshape(batch.nsim, -1)
 
 
-def contact_forces(batch: Batch) -> Array:
-    """Room for every body's external forces, which the vector environment fills in: [n, bodies * 6]."""
+def contact_forces_of(batch: Batch) -> Array:
+    """Return room for the external forces on every body, which the vector environment fills in: [n, bodies * 6]."""
     return np.zeros((batch.nsim, batch.model.nbody * 6))
 
 
-def never(now: Fields) -> Flags:
-    return np.zeros(len(now["qpos"]), dtype=np.bool_)
+def no_progress(fields: Fields) -> Array:
+    """Return the progress of tasks whose rewards look at the present only: zeros."""
+    return np.zeros(len(fields["qpos"]))
 
 
-def squares(x: Actions) -> Actions:
-    """Sum of squares of every row, in its own dtype; in C order, for another one would add in another order."""
-    return np.add.reduce(np.square(x, order="C"), axis=1)
+def no_termination(fields: Fields) -> Flags:
+    """Return the terminations of tasks that only a time limit ends: all False."""
+    return np.zeros(len(fields["qpos"]), dtype=np.bool_)
+
+
+def all_finite(fields: Fields) -> Flags:
+    """Return where all positions and velocities are finite."""
+    return np.logical_and.reduce(np.isfinite(fields["joints"]), axis=1)
+
+
+def sum_of_squares(rows: Numbers) -> Numbers:
+    """Return the sum of squares of every row, in its own dtype; in C order, for another one would add differently."""
+    return np.add.reduce(np.square(rows, order="C"), axis=1)

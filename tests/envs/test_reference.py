@@ -7,8 +7,17 @@ import pytest
 from native_envs import IDS, actions_for, gym_env
 
 from geonpg.envs import MujocoVecEnv
+from geonpg.envs.reference import Reference
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+def test_every_field_of_the_protocol_is_gymnasiums() -> None:
+    """And each of them is one that some environment has, so that a typing error in its name is found."""
+    ours = {name for name in (*Reference.__annotations__, *vars(Reference)) if not name.startswith(("__", "_abc_"))}
+    ours -= {"_is_protocol", "_is_runtime_protocol"}
+    theirs = {name for env_id in IDS for name in dir(gym_env(env_id).unwrapped)}
+    assert {"dt", "model", "step", "_healthy_z_range"} < ours <= theirs
 
 
 @pytest.mark.parametrize("env_id", IDS)
@@ -40,9 +49,7 @@ def test_E17_infos_are_gymnasiums_where_they_are_asked_for(env_id: str) -> None:
 
 
 def assert_equal(infos: dict[str, Any], expected: dict[str, Any]) -> None:
-    expected.pop(
-        "TimeLimit.truncated", None
-    )  # put there where another test has imported rl_zoo3, which patches gymnasium
+    expected.pop("TimeLimit.truncated", None)  # there if another test has imported rl_zoo3, which patches gymnasium
     assert infos.keys() == expected.keys()
     for name, value in expected.items():
         assert np.array_equal(infos[name], value), name
