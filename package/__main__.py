@@ -1,4 +1,4 @@
-"""The `geonpg` command, by this name or as `python -m geonpg`: Ctrl-C is heard before anything else is imported."""
+"""The `geonpg` command, also as `python -m geonpg`: Ctrl-C is handled before anything else is imported."""
 
 import sys
 
@@ -6,12 +6,14 @@ from geonpg.scripts.common.stopping import as_process
 
 
 def command() -> int:
+    """Import the command and run it."""
     from geonpg.scripts.cli import main
 
     return main()
 
 
 def main() -> int:
+    """Run the command as this process; return its exit code."""
     return as_process(command)
 
 

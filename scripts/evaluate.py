@@ -10,6 +10,7 @@ from geonpg.scripts.common.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
+    """Read the command's arguments."""
     parser = Parser("geonpg evaluate", description=__doc__)
     parser.add_argument(
         "path",
@@ -31,7 +32,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 
 def add_video_options(parser: Parser) -> None:
-    """What a film of an episode may look like; `Look` in models/film.py has the defaults."""
+    """Add the options of a video; LOOKS in models/film.py holds their defaults."""
     needs = "MuJoCo draws by EGL where there is no screen (Debian: apt-get install libegl1 libgl1)"
     group = parser.add_argument_group(
         "video", f"One episode as a film, small enough for a page as .gif or .webp. {needs}."
@@ -45,6 +46,7 @@ def add_video_options(parser: Parser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
     arguments = parse(argv)
     from geonpg.scripts.models.evaluating import evaluate
 

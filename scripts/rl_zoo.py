@@ -1,7 +1,7 @@
 """rl_zoo3 with ACKTR in it: `python -m geonpg.scripts.rl_zoo train --algo acktr --env Hopper-v4`, and then `enjoy`.
 
-Everything of the zoo's works as ever. For ACKTR, hyper-parameters come from our default preset unless `-conf` names a
-file of the zoo's kind; this module is one, `-conf geonpg.scripts.rl_zoo`.
+Everything else in the zoo works as before. ACKTR's hyper-parameters come from our default preset unless `-conf` names
+another file of the zoo's format; this module is one, `-conf geonpg.scripts.rl_zoo`.
 """
 
 import sys
@@ -23,8 +23,8 @@ SCRIPTS = {"train": "rl_zoo3.train", "enjoy": "rl_zoo3.enjoy"}
 INSTALL = 'pip install "geonpg[zoo]"'
 
 
-def as_the_zoo_has_them(settings: Settings) -> dict[str, Any]:
-    """A preset in the zoo's words, which has Python as text; its VecNormalize stands for our Normalize."""
+def zoo_hyperparameters(settings: Settings) -> dict[str, Any]:
+    """Translate a preset to the zoo's format, which holds Python as text; its VecNormalize replaces our Normalize."""
     values, network = asdict(settings), policy_kwargs(settings)
     text = {key: f"nn.{value.__name__}" if isinstance(value, type) else value for key, value in network.items()}
     scaled = {"norm_obs": settings.normalize_observations, "norm_reward": settings.normalize_rewards}
@@ -38,29 +38,30 @@ def as_the_zoo_has_them(settings: Settings) -> dict[str, Any]:
     }
 
 
-# What the zoo looks for in a module of hyper-parameters.
+# The name that the zoo looks for in a module of hyper-parameters.
 hyperparams = {
-    f"{task}-{version}": as_the_zoo_has_them(load("default", f"{task}-{version}"))
+    f"{task}-{version}": zoo_hyperparameters(load("default", f"{task}-{version}"))
     for task in PAPER_TASKS
     for version in ("v4", "v5")
-} | {"default": as_the_zoo_has_them(load("default"))}
+} | {"default": zoo_hyperparameters(load("default"))}
 
 
 def register() -> None:
-    """Put ACKTR among the zoo's algorithms."""
+    """Add ACKTR to the zoo's algorithms."""
     import_module("rl_zoo3.utils").ALGOS[NAME] = ACKTR
 
 
 def with_our_settings(arguments: Sequence[str]) -> list[str]:
-    """The zoo's arguments; training by ACKTR takes our hyper-parameters if no others are named, which come later."""
+    """Name our hyper-parameters for ACKTR before the given arguments, so that a file named there takes precedence."""
     ours = f"--algo={NAME}" in arguments or ("--algo", NAME) in pairwise(arguments)
     return [*(("-conf", "geonpg.scripts.rl_zoo") if ours else ()), *arguments]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run one of the zoo's scripts; return the exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
     parser = Parser("rl_zoo", description=__doc__)
-    parser.add_argument("script", choices=SCRIPTS, help="what of the zoo's")
+    parser.add_argument("script", choices=SCRIPTS, help="which of the zoo's scripts")
     script = parser.parse_args(given[:1]).script
     try:
         module = import_module(SCRIPTS[script])

@@ -1,4 +1,4 @@
-"""A run's learning curve as a picture, beside which its policy is shown: the return of the episode grows up to it."""
+"""A run's learning curve as a picture beside its policy: a mark climbs with the return of the episode shown."""
 
 import csv
 from pathlib import Path
@@ -23,14 +23,14 @@ def check_curve(folder: Path) -> None:
 
 
 def columns(path: Path, value: str) -> tuple[list[float], list[float]]:
-    """Millions of steps, and a value after each."""
+    """Read a column of a table, and the millions of steps that it is over."""
     with path.open(encoding="utf-8") as file:
         rows = [(float(row["steps"]) / 1e6, float(row[value])) for row in csv.DictReader(file)]
     return [x for x, _ in rows], [y for _, y in rows]
 
 
 class LearningCurve:
-    """The learning curve of a policy's run, with a mark that stands at the return of the episode so far."""
+    """The learning curve of a policy's run, with a mark at the return of the episode so far."""
 
     def __init__(self, trained: TrainedPolicy, height: int) -> None:
         figure = Figure(figsize=INCHES, dpi=height / INCHES[1], layout="constrained")
@@ -44,7 +44,7 @@ class LearningCurve:
         self.background = self.canvas.copy_from_bbox(figure.bbox)
 
     def draw(self, folder: Path, color: str) -> None:
-        """Everything that stands still."""
+        """Draw all that does not move."""
         steps, returns = columns(folder / "curve.csv", "return")
         self.axes.plot(steps, returns, color=color, linewidth=1.5, label="training")
         steps, means = columns(folder / "evaluations.csv", "mean")
@@ -54,7 +54,7 @@ class LearningCurve:
         plain(self.axes)
 
     def at(self, earned: float) -> Picture:
-        """The picture while the episode has this return."""
+        """Return the picture with the mark at this return."""
         self.canvas.restore_region(self.background)
         self.mark.set_data([self.steps, self.steps], [0, earned])
         self.axes.draw_artist(self.mark)

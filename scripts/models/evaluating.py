@@ -54,19 +54,19 @@ def check_options(arguments: Namespace) -> None:
     for option in SUFFIXES:
         check_output(option, getattr(arguments, option))
     for option in OF_VIDEOS:
-        require(arguments.video is not None or not getattr(arguments, option), f"--{option} is of a --video")
-    only = "--colours is of a .gif, whose colours are counted"
-    require(arguments.colours is None or arguments.video.suffix == ".gif", only)
+        require(arguments.video is not None or not getattr(arguments, option), f"--{option} needs --video")
+    counted = arguments.colours is None or arguments.video.suffix == ".gif"
+    require(counted, "--colours needs --video FILE.gif: only a .gif has a palette")
 
 
 def interval(returns: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Student's 95 % confidence interval of the mean; there is none for a single number."""
+    """Student's 95 % confidence interval of the mean; None for a single number."""
     found = student(returns)
     return (float(found.low), float(found.high)) if len(returns) > 1 else None
 
 
 def assess(trained: TrainedPolicy, episodes: int, seed: int, deterministic: bool) -> dict[str, Any]:
-    """Play that many episodes; plain data about them."""
+    """Play that many episodes and return plain data about them."""
     torch.manual_seed(seed)  # decides the actions that are drawn
     with closing(trained.make_env(episodes, seed)) as env:
         returns, lengths = play(trained, env, deterministic)
@@ -89,7 +89,7 @@ def assess(trained: TrainedPolicy, episodes: int, seed: int, deterministic: bool
 
 
 def sentence(result: dict[str, Any]) -> str:
-    """What `assess` found, for people."""
+    """Put what `assess` found into words."""
     kind = "deterministic" if result["deterministic"] else "stochastic"
     plural = "" if result["episodes"] == 1 else "s"
     bounds = "95 % t-interval of the mean {:.1f} to {:.1f}, ".format(*result["interval"]) if result["interval"] else ""
@@ -101,14 +101,14 @@ def sentence(result: dict[str, Any]) -> str:
 
 
 def note_normalization(path: Path) -> None:
-    """Say where statistics may be that a model of SB3 was trained with; without them its numbers would be others."""
+    """Point to files that may hold the statistics an SB3 model was trained with; without them its numbers differ."""
     for found in beside(path):
         advice = f"if they are of this model, pass --normalization {shlex.quote(str(found))}"
         print(f"note: observations stay raw, and {found} looks like statistics of them: {advice}", file=sys.stderr)
 
 
 def loaded(arguments: Namespace) -> TrainedPolicy:
-    """The policy that the arguments name, in a process that is prepared for it."""
+    """Load the policy that the arguments name, and prepare the process for it."""
     path, is_zip = arguments.path, arguments.path.suffix == ".zip" and arguments.path.is_file()
     require(not is_zip or arguments.env is not None, f"{path} does not say its environment: name it by --env")
     trained = load(path, arguments.model, arguments.env, arguments.normalization)
@@ -119,7 +119,7 @@ def loaded(arguments: Namespace) -> TrainedPolicy:
 
 
 def filmed(trained: TrainedPolicy, arguments: Namespace, expected: int) -> dict[str, Any]:
-    """Record an episode as the arguments say; tells of it."""
+    """Record an episode as the arguments say, and return plain data about it."""
     from geonpg.scripts.models.film import LOOKS
     from geonpg.scripts.models.video import record
 
@@ -162,7 +162,7 @@ def execute(arguments: Namespace) -> None:
 
 
 def evaluate(arguments: Namespace) -> int:
-    """Do what the arguments ask for; the command's exit code."""
+    """Do what the arguments ask for; return the command's exit code."""
     logging.basicConfig(format="%(message)s", level=logging.ERROR)
     try:
         execute(arguments)

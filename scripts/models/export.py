@@ -42,7 +42,7 @@ ACTIVATIONS: dict[type[nn.Module], Callable[[Any], tuple[str, dict[str, Any]]]] 
 
 
 def export(trained: TrainedPolicy, path: Path, seed: int) -> dict[str, Any]:
-    """Write the graph, once it has been found equal to the policy; tells the difference, and on how many observations.
+    """Write the graph once it has been found equal to the policy; return plain data about both.
 
     Both are given the same float32 observations: those of an episode that the graph plays, and random ones around them.
     """
@@ -60,7 +60,7 @@ def export(trained: TrainedPolicy, path: Path, seed: int) -> dict[str, Any]:
 
 
 def check_exportable(trained: TrainedPolicy) -> None:
-    """Before any work: a graph can be made of this policy."""
+    """Refuse a policy of which no graph can be made."""
     policy: Any = trained.network
     require(
         isinstance(policy, ActorCriticPolicy)
@@ -79,7 +79,7 @@ def check_exportable(trained: TrainedPolicy) -> None:
 
 @dataclass
 class Graph:
-    """Nodes in the making."""
+    """The nodes and constants of a graph in the making."""
 
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     constants: list[onnx.TensorProto] = field(default_factory=list)
@@ -92,13 +92,14 @@ class Graph:
         return result
 
     def constant(self, value: Array) -> str:
+        """Add a constant and return its name."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(value, name))
         return name
 
 
 def to_onnx(trained: TrainedPolicy) -> onnx.ModelProto:
-    """observation [n, ...] -> action [n, ...]; [n, frames, ...] if the policy sees several."""
+    """Make a graph: observation [n, ...], or [n, frames, ...] if the policy sees several -> action [n, ...]."""
     frames = [trained.settings.frames] if trained.settings.frames > 1 else []
     shape: list[str | int] = ["n", *frames, *shape_of(trained.observation_space)]
     kind = TensorProto.FLOAT if isinstance(trained.action_space, spaces.Box) else TensorProto.INT64
@@ -115,11 +116,12 @@ def to_onnx(trained: TrainedPolicy) -> onnx.ModelProto:
 
 
 def shape_of(space: spaces.Space[Any]) -> tuple[int, ...]:
+    """The shape of one element of a space."""
     return tuple(space.shape or ())
 
 
 def see(graph: Graph, x: str, trained: TrainedPolicy) -> str:
-    """Raw observations -> the network's inputs [n, d]: normalised in double precision, as `Normalize` does."""
+    """Add raw observations -> the network's inputs [n, d]: normalised in double precision, as `Normalize` does."""
     missing = graph.node("IsNaN", x) if trained.settings.frames > 1 else None
     normalize = trained.normalization
     if normalize is not None and normalize.scales_observations:
@@ -135,7 +137,7 @@ def see(graph: Graph, x: str, trained: TrainedPolicy) -> str:
 
 
 def think(graph: Graph, x: str, policy: Any) -> str:
-    """Inputs [n, d] -> the parameters of the policy's distribution [n, k]: means, or logits."""
+    """Add inputs [n, d] -> the parameters of the policy's distribution [n, k]: means, or logits."""
     for layer in (*policy.mlp_extractor.policy_net, policy.action_net):
         if isinstance(layer, nn.Linear):
             x = graph.node("Gemm", x, layer.weight.detach().numpy(), layer.bias.detach().numpy(), transB=1)
@@ -146,7 +148,7 @@ def think(graph: Graph, x: str, policy: Any) -> str:
 
 
 def decide(graph: Graph, z: str, trained: TrainedPolicy) -> None:
-    """Parameters [n, k] -> the likeliest action, as the environment takes it."""
+    """Add parameters [n, k] -> the likeliest action, as the environment takes it."""
     space = trained.action_space
     if isinstance(space, spaces.Box):
         z = bound(graph, z, trained.network.action_space)
@@ -168,13 +170,13 @@ def decide(graph: Graph, z: str, trained: TrainedPolicy) -> None:
 
 
 def bound(graph: Graph, x: str, space: Any) -> str:
-    """ONNX's Clip has one pair of bounds for all columns; here each column has its own."""
+    """Clip each column to its own bounds; ONNX's Clip has one pair for all."""
     low, high = (limit.astype(np.float32).reshape(-1) for limit in (space.low, space.high))
     return graph.node("Min", graph.node("Max", x, low), high)
 
 
 class Player:
-    """A graph that plays raw environments as a policy would, and remembers what it was given."""
+    """A graph that plays plain environments as a policy would; `seen` is everything it was shown."""
 
     def __init__(self, data: bytes, frames: int) -> None:
         self.session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
@@ -182,13 +184,14 @@ class Player:
         self.seen: list[Array] = []  # [n, ...] of every step
 
     def act(self, observations: Array) -> Array:
+        """Run the graph: observations [n, ...] -> actions [n, ...]."""
         actions: Array = self.session.run(None, {"observation": observations})[0]
         return actions
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Array | None = None, deterministic: bool = True
     ) -> tuple[Array, Any]:
-        """SB3's signature; the graph itself keeps nothing, like the policy that it was made of."""
+        """Choose actions; SB3's signature."""
         seen = np.asarray(observation, dtype=np.float32)
         if self.frames > 1:
             seen = state = with_history(seen, state, episode_start, self.frames).astype(np.float32)
@@ -197,7 +200,7 @@ class Player:
 
 
 def trials(player: Player, trained: TrainedPolicy, seed: int) -> Array:
-    """The observations of an episode, and random ones around them: [n, ...]."""
+    """Collect the observations of an episode, and random ones around them: [n, ...]."""
     with closing(trained.make_env(1, seed)) as env:
         play(player, env)
     real = np.concatenate(player.seen)
@@ -208,8 +211,10 @@ def trials(player: Player, trained: TrainedPolicy, seed: int) -> Array:
 
 
 def largest_difference(trained: TrainedPolicy, observations: Array, actions: Array) -> float:
-    """Between the policy's actions and these. Choices, which have no distance, are compared by their log-probability:
-    where two are equally likely up to rounding, either is right.
+    """The largest difference between the policy's actions and these.
+
+    Choices, which have no distance, are compared by their log-probability: of two that are equally likely up to
+    rounding, either is right.
     """
     own, _ = trained.act(observations)
     if isinstance(trained.action_space, spaces.Box):

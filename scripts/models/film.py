@@ -1,4 +1,4 @@
-"""Pictures as a file that moves: .mp4 by ffmpeg, .gif and .webp by Pillow."""
+"""Writers of moving pictures: .mp4 by ffmpeg, .gif and .webp by Pillow."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -21,13 +21,13 @@ DISK = "is the disk full?"
 
 @dataclass(frozen=True)
 class Look:
-    """How a film looks, and with it how large its file is.
+    """How a film looks, which decides how large its file is.
 
-    fps: pictures per second, at most; the environment's own rate is divided by a whole number.
-    width: of a picture in pixels; None for that of the environment.
-    seconds: of an episode that are shown; None for all.
-    colours: of a .gif, 2 to 256.
-    curve: put the run's learning curve beside the pictures.
+    fps: pictures per second, at most (10 to 30): the environment's own rate divided by a whole number.
+    width: width of the environment's picture in pixels (200 to 500); None for as it is drawn.
+    seconds: how much of the episode is shown (5 to 10); None for all of it.
+    colours: size of a .gif's palette (32 to 256).
+    curve: whether the run's learning curve stands beside the environment.
     """
 
     fps: int
@@ -37,7 +37,7 @@ class Look:
     curve: bool = False
 
 
-# A page shows an animation at once and over and over, so that it should be small; nobody minds a large movie.
+# Animations are for pages, which load them at once: they have to be small. Movies are not.
 LOOKS = {
     ".mp4": Look(fps=30),
     ".gif": Look(fps=15, width=300, seconds=8),
@@ -46,13 +46,13 @@ LOOKS = {
 
 
 def film(path: Path, kind: str, rate: float, look: Look) -> AbstractContextManager[Shoot]:
-    """A function that appends a picture to the file; all are of the first one's size."""
+    """Open a file for pictures, all of one size; yields the function that appends one."""
     return movie(path, rate) if kind == ".mp4" else animation(path, kind, rate, look.colours)
 
 
 @contextmanager
 def movie(path: Path, rate: float) -> Iterator[Shoot]:
-    """Write an .mp4; raises OSError if it is not whole."""
+    """Write an .mp4; raise OSError if it is not whole."""
     import imageio_ffmpeg
 
     writer: Any = None
@@ -82,7 +82,7 @@ def movie(path: Path, rate: float) -> Iterator[Shoot]:
 
 
 def frames_in(path: Path) -> int:
-    """Pictures in an .mp4 that can be read."""
+    """Count the pictures in an .mp4; 0 if it cannot be read."""
     import imageio_ffmpeg
 
     try:
@@ -93,10 +93,10 @@ def frames_in(path: Path) -> int:
 
 @contextmanager
 def animation(path: Path, kind: str, rate: float, colours: int) -> Iterator[Shoot]:
-    """Write a .gif or .webp that begins anew for ever."""
+    """Write a .gif or .webp that repeats for ever."""
     pictures: list[Image.Image] = []
     yield lambda frame: pictures.append(Image.fromarray(frame))
-    # a .gif counts hundredths of a second: rounding the times, and not each duration, keeps the speed
+    # a .gif counts hundredths of a second; rounding points in time instead of durations keeps the speed
     times = [round(100 * i / rate) for i in range(len(pictures) + 1)]
     options: dict[str, Any] = {"duration": [10 * (end - begin) for begin, end in pairwise(times)], "loop": 0}
     if kind == ".gif":
@@ -109,13 +109,13 @@ def animation(path: Path, kind: str, rate: float, colours: int) -> Iterator[Shoo
 
 
 def sheet(pictures: list[Image.Image]) -> Image.Image:
-    """Some of the pictures beside one another: one palette for all of them does not flicker."""
+    """Stack some of the pictures, for one palette that fits all of them: several would flicker."""
     chosen = pictures[:: max(1, len(pictures) // SAMPLED)]
     return Image.fromarray(np.concatenate([np.asarray(picture) for picture in chosen]))
 
 
 def narrowed(frame: Picture, width: int | None) -> Picture:
-    """The picture at this width, with its proportions."""
+    """Scale a picture to this width, with its proportions."""
     if width is None or width == frame.shape[1]:
         return frame
     height = max(1, round(frame.shape[0] * width / frame.shape[1]))

@@ -1,4 +1,4 @@
-"""Trained policies from files: a run's folder or checkpoint, of which nothing is unpickled, or a zip of SB3's."""
+"""Trained policies read from files: run folders and checkpoints, of which nothing is unpickled, and SB3's zips."""
 
 from dataclasses import replace
 from os import PathLike
@@ -41,15 +41,15 @@ def load(
 ) -> TrainedPolicy:
     """Load a trained policy, which maps raw observations to actions: `policy.predict(observation)`.
 
-    path: a run folder, a .ckpt model of one, or a .zip that any algorithm of SB3 has saved. SB3 unpickles parts of a
-        zip, which may run code of its author's; of the others nothing is unpickled.
-    model: which of a run folder's models, "final" (the default) or "best".
-    env: gymnasium's id of a zip's environment, which it does not say and only `make_env` needs. Of the others it must
-        be what the file says, and is only needed where that is module:Id, since importing a module runs its code.
-    normalization: a file with statistics of a zip's observations, which otherwise stay raw: an .npz of geonpg's
-        Normalize, or what SB3's VecNormalize saved (of which nothing is run). The others hold their own.
+    path: a run folder, one of its .ckpt models, or a .zip saved by any algorithm of SB3. SB3 unpickles parts of a zip,
+        which can run code: trust its origin. Of run folders and .ckpt files nothing is unpickled.
+    model: which model of a run folder, "final" (the default) or "best".
+    env: gymnasium's id of the environment. A zip does not hold it, and needs it only for `make_env`. Others hold it,
+        and need it only if it is module:Id, because importing that module runs its code.
+    normalization: file with the statistics of a zip's observations, which stay raw without it: an .npz saved by
+        geonpg's Normalize, or what SB3's VecNormalize saved, of which nothing is run. Others hold their own.
 
-    Raises geonpg.errors.Refused, with one sentence, for anything that is no such model.
+    Raises geonpg.errors.Refused, with one sentence, if the path is no such model.
     """
     path = Path(path)
     require(path.exists(), f"{path} does not exist: name {KINDS}")
@@ -63,14 +63,14 @@ def load(
 
 
 class Spaces(gymnasium.Env[Any, Any]):
-    """The spaces of an environment without the environment, for wrappers, which ask for no more."""
+    """An environment that is nothing but its spaces, for wrappers, which need no more."""
 
     def __init__(self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> None:
         self.observation_space, self.action_space = observation_space, action_space
 
 
 def spaces_of(env_id: str) -> Spaces:
-    """The spaces of the environment with this id."""
+    """Make an environment to learn its spaces."""
     require(env_id in gymnasium.registry or ":" in env_id, unknown(env_id))
     with making(env_id):
         env = gymnasium.make(env_id)
@@ -79,12 +79,12 @@ def spaces_of(env_id: str) -> Spaces:
 
 
 def vectorized(task: Spaces) -> VecEnv:
-    """Spaces as a run's wrappers expect them."""
+    """Put spaces into a vector environment, as a run's wrappers expect it."""
     return channels_first(DummyVecEnv([lambda: task]))
 
 
 def model_in(folder: Path, which: str) -> Path:
-    """The file of one of a run folder's models; refused if there is none."""
+    """Find the file of one of a run folder's models."""
     path = folder / f"{which}.ckpt"
     if not path.exists():
         require((folder / "run.json").exists(), f"{folder} is no run folder: it holds no {path.name} and no run.json")
@@ -119,7 +119,7 @@ def from_checkpoint(path: Path, named: str | None = None) -> TrainedPolicy:
 
 
 def new_network(settings: Settings, env: VecEnv, weights: dict[str, Any]) -> BasePolicy:
-    """The policy that a run with these settings begins with, without its agent; torch's random numbers stay."""
+    """Make an untrained policy for these settings; torch's random numbers stay as they were."""
     kind = ACKTR.policy_aliases[policy_for(env.observation_space, weights)]
     with torch.random.fork_rng(devices=[]):
         return kind(env.observation_space, env.action_space, lambda _: 0.0, **policy_kwargs(settings))
@@ -145,7 +145,7 @@ def from_zip(path: Path, env_id: str | None = None, normalization: Path | None =
 
 
 def read_zip(path: Path) -> tuple[BasePolicy, Any, int]:
-    """The policy as it is made anew, the weights that it had, and the steps that it was trained for."""
+    """Read an untrained policy, the weights it had, and the steps it was trained for."""
     try:
         data, weights, _ = load_from_zip_file(path, device="cpu")
         for name in ("observation_space", "action_space", "policy_class", "policy_kwargs", "num_timesteps"):
@@ -162,7 +162,7 @@ def read_zip(path: Path) -> tuple[BasePolicy, Any, int]:
 
 
 def fill(network: BasePolicy, weights: Any, path: Path) -> None:
-    """Give a policy its weights; refused if they do not fit."""
+    """Load the weights into a policy; refuse those that do not fit."""
     try:
         network.load_state_dict(weights)
     except (RuntimeError, TypeError) as error:

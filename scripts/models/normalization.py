@@ -1,4 +1,4 @@
-"""The normalisation that a model of SB3 was trained with, from a file of its own: ours, or SB3's VecNormalize."""
+"""The normalisation that an SB3 model was trained with, read from a file of its own: ours, or SB3's VecNormalize."""
 
 import pickle
 from pathlib import Path
@@ -12,7 +12,7 @@ from geonpg.envs import Normalize
 from geonpg.errors import Refused, require
 
 KINDS = "an .npz of geonpg's Normalize, or what SB3's VecNormalize saved"
-# What may be made of a pickle's content; it runs no code of the file's choosing.
+# All that a pickle may construct; none of it runs code of the file's choosing.
 PLAIN = {
     "numpy": ("dtype", "ndarray"),
     "numpy.core.multiarray": ("_reconstruct", "scalar"),  # as numpy 1 has it
@@ -24,7 +24,7 @@ PLAIN = {
 
 
 class Inert:
-    """Stands for an object that a pickle asks for: it holds the object's attributes and does nothing."""
+    """A stand-in for an object that a pickle asks for: it holds the object's attributes and does nothing."""
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> "Inert":
         return super().__new__(cls)
@@ -33,19 +33,21 @@ class Inert:
         pass
 
     def __setstate__(self, state: Any) -> None:
+        """Keep the attributes of the object that was pickled."""
         if isinstance(state, dict):
             vars(self).update(state)
 
 
 class Unpickler(pickle.Unpickler):
-    """Reads arrays and plain values; whatever else a file names is not imported, but replaced by `Inert`."""
+    """A reader of arrays and plain values: whatever else a file names is replaced by `Inert`, not imported."""
 
     def find_class(self, module: str, name: str) -> Any:
+        """Return the class if it is in PLAIN, and an inert one of its name otherwise."""
         return super().find_class(module, name) if name in PLAIN.get(module, ()) else type(name, (Inert,), {})
 
 
 def load_normalization(path: Path, venv: VecEnv) -> Normalize:
-    """`venv` with observations normalised as the file says, and standing still."""
+    """Normalise the observations of `venv` as the file says, with statistics that stand still."""
     require(path.is_file(), f"{path} does not exist: name {KINDS}")
     normalized = Normalize.load(path, venv) if is_zipfile(path) else from_sb3(path, venv)
     normalized.training = False
@@ -53,7 +55,7 @@ def load_normalization(path: Path, venv: VecEnv) -> Normalize:
 
 
 def from_sb3(path: Path, venv: VecEnv) -> Normalize:
-    """Equal to the VecNormalize that was saved there, of which nothing is run."""
+    """Make a Normalize equal to the VecNormalize that was saved there, of which nothing is run."""
     try:
         with path.open("rb") as file:
             saved = vars(Unpickler(file).load())
@@ -76,14 +78,14 @@ def from_sb3(path: Path, venv: VecEnv) -> Normalize:
 
 
 def beside(model: Path) -> list[Path]:
-    """Files near a model of SB3 that look like its normalisation: beside it, or in a folder there as rl-zoo3 has it."""
+    """Find files that look like the normalisation of an SB3 model: beside it, or in a folder there, as rl-zoo3 does."""
     ours = [path for path in model.parent.glob("*.npz") if is_ours(path)]
     folders = (model.parent, model.parent / model.stem)
     return sorted([*ours, *(path for folder in folders for path in folder.glob("*.pkl") if "normalize" in path.name)])
 
 
 def is_ours(path: Path) -> bool:
-    """Whether an .npz is of `Normalize`, and not of an EvalCallback, say."""
+    """Whether an .npz was saved by `Normalize`, and not by an EvalCallback, say."""
     try:
         with np.load(path, allow_pickle=False) as kept:
             return "observation_moments.mean" in kept

@@ -1,4 +1,4 @@
-"""A trained policy that acts on raw observations: normalisation, frames and bounds of actions are its own business."""
+"""A trained policy that acts on raw observations: it normalises them, keeps frames and scales actions by itself."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,16 +29,16 @@ PAIR = "`env.reset()` returns a pair, an observation and its info: pass the obse
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TrainedPolicy:
-    """What `geonpg.load` returns: a policy that maps raw observations of its environment to actions.
+    """A policy that maps raw observations of its environment to actions, as `geonpg.load` returns it.
 
-    path: the file that it was read from.
-    network: SB3's policy, which sees what `predict` has made of observations.
-    env_id: gymnasium's id of the environment that it was trained on; None if an SB3 zip was loaded without it.
-    settings: what it was trained with, of a run; of an SB3 zip, nothing but what `predict` does.
-    steps: environment steps that it was trained for.
-    observation_space, action_space: those of the environment itself.
-    normalization: the statistics of observations; None where they stay raw.
-    scaling: how actions in [-1, 1] are brought to the environment's bounds; None where they are not.
+    path: file that it was read from.
+    network: SB3's policy, which acts on normalised observations.
+    env_id: gymnasium's id of the environment; None for an SB3 zip that was loaded without it.
+    settings: settings of the run; for an SB3 zip, only those that `predict` needs.
+    steps: environment steps of training.
+    observation_space, action_space: spaces of the environment itself.
+    normalization: statistics of observations; None if they stay raw.
+    scaling: map from [-1, 1] to the bounds of actions; None if the network's actions are the environment's.
     """
 
     path: Path
@@ -60,18 +60,18 @@ class TrainedPolicy:
     ) -> tuple[Any, Any]:
         """Choose an action for an observation, or one for each of a batch [n, ...]; SB3's signature.
 
-        observation: as the plain gymnasium environment returns it, an array or a dictionary of arrays.
-        state: what the last call returned. Only policies that remember need it, those of several frames and recurrent
-            ones; of any other it is None, and stays so. The policy itself keeps nothing between calls, so that one can
-            play many environments.
-        episode_start: whether this is the first observation of an episode, one answer for each of a batch. A policy
-            that remembers nothing does not need it.
+        observation: what the plain gymnasium environment returns, an array or a dictionary of arrays.
+        state: what the last call returned. Only policies that remember need it, which are recurrent or see several
+            frames; for any other it is None. The policy itself keeps nothing between two calls, so that one policy can
+            play many environments, and a forgotten state is refused instead of forgetting silently.
+        episode_start: whether an episode begins with this observation, or with which of a batch; only policies that
+            remember need it.
         deterministic: take the likeliest action; otherwise draw one.
 
         Returns the action, as `env.step` takes it, and the state for the next call.
         """
         batch, single = self.batch_of(observation)
-        starts = None if episode_start is None else np.atleast_1d(np.asarray(episode_start, dtype=bool))
+        starts = None if episode_start is None else flags(episode_start, batch)
         begins = starts is not None and bool(starts.all())
         require(not self.remembers or state is not None or begins, MEMORY)
         if self.settings.frames > 1:
@@ -87,7 +87,7 @@ class TrainedPolicy:
         return self.settings.frames > 1 or hasattr(self.network, "lstm_actor")  # sb3-contrib's, which need not be here
 
     def batch_of(self, observation: Observation) -> tuple[Observation, bool]:
-        """The observation as a batch [n, ...], and whether it was a single one; refused if it has a wrong shape."""
+        """Turn an observation into a batch [n, ...], and tell whether it was a single one; refuse wrong shapes."""
         require(not isinstance(observation, tuple) or len(observation) != 2, PAIR)
         space = self.observation_space if self.settings.frames > 1 else self.network.observation_space
         single = not is_batch(observation, space)
@@ -99,12 +99,12 @@ class TrainedPolicy:
     def act(
         self, seen: Observation, state: Any = None, starts: Any = None, deterministic: bool = True
     ) -> tuple[Array, Any]:
-        """Actions for raw observations [n, ...], or [n, frames, ...] as `with_history` returns them."""
+        """Choose actions for raw observations [n, ...], or [n, frames, ...] as `with_history` returns them."""
         actions, state = self.network.predict(self.inputs(seen), state, starts, deterministic)
         return (actions if self.scaling is None else self.scaling.scaled(actions)), state
 
     def inputs(self, seen: Observation) -> Observation:
-        """What the network sees of raw observations: they are normalised, and frames stand side by side."""
+        """Turn raw observations into the network's inputs: normalised, with frames side by side."""
         inputs = seen if self.normalization is None else self.normalization.normalize_observations(seen)
         if self.settings.frames == 1:
             return inputs
@@ -113,7 +113,7 @@ class TrainedPolicy:
         return np.where(missing, 0, inputs).reshape(len(inputs), -1)
 
     def make_env(self, episodes: int, seed: int, **keywords: Any) -> VecEnv:
-        """Plain environments with the episodes of a run's own evaluations, one in each."""
+        """Make plain environments that play the episodes of a run's own evaluations, one in each."""
         require(self.env_id is not None, f"{self.path} does not say its environment: load it with env=ID")
         return evaluation_env(RAW, str(self.env_id), episodes, None, seed, **keywords)
 
@@ -133,7 +133,7 @@ class TrainedPolicy:
 
 
 def is_batch(observation: Observation, space: spaces.Space[Any]) -> bool:
-    """Whether these are several observations of a space, [n, ...], and not one; refused if they are neither."""
+    """Whether these are several observations of a space, [n, ...], and not one; refuse what is neither."""
     if isinstance(space, spaces.Dict):
         given = sorted(observation) if isinstance(observation, dict) else type(observation).__name__
         require(given == sorted(space), f"an observation is a dictionary of {sorted(space)}, not {given}")
@@ -147,15 +147,23 @@ def is_batch(observation: Observation, space: spaces.Space[Any]) -> bool:
     return shape not in legal
 
 
-def with_history(batch: Array, state: Array | None, starts: Array | None, frames: int) -> Array:
-    """The last observations of every episode [n, frames, ...], the newest first; NaN where it had not begun.
+def flags(episode_start: ArrayLike, batch: Observation) -> Array:
+    """Turn `episode_start`, one for all or one for each of a batch, into an array [n]."""
+    given = np.asarray(episode_start, dtype=bool)
+    n = len(next(iter(batch.values())) if isinstance(batch, dict) else batch)
+    require(given.shape in ((), (1,), (n,)), f"episode_start has the shape {given.shape} for {n} observations")
+    return np.broadcast_to(given, n)
 
-    state: what this function returned one step earlier; starts: which episodes begin with this batch [n, ...].
+
+def with_history(batch: Array, state: Array | None, starts: Array | None, frames: int) -> Array:
+    """Join a batch with earlier ones: [n, frames, ...], the newest first; NaN where an episode had not begun.
+
+    state: what this function returned one step earlier.
+    starts: which episodes begin with this batch [n].
     """
-    n, shape = len(batch), (len(batch), frames, *batch.shape[1:])
+    shape = (len(batch), frames, *batch.shape[1:])
     before = np.full(shape, np.nan) if state is None else np.array(state)
     require(before.shape == shape, f"the state has the shape {before.shape}, not {shape}: is it of other episodes?")
     if starts is not None:
-        require(len(starts) in (1, n), f"episode_start has {len(starts)} answers for {n} observations")
-        before[np.broadcast_to(starts, n)] = np.nan
+        before[starts] = np.nan
     return np.concatenate([batch[:, None], before[:, :-1]], axis=1)

@@ -23,10 +23,10 @@ USUAL_RATE = 30  # steps per second of an environment that does not say it
 def record(
     trained: TrainedPolicy, path: Path, seed: int, deterministic: bool, look: Look, expected: int | None = None
 ) -> dict[str, Any]:
-    """Write an episode as an .mp4, .gif or .webp, at the speed of life; tells its return, length and frames.
+    """Write an episode as an .mp4, .gif or .webp at its true speed; return plain data about it.
 
-    It begins like the first one of an evaluation. Played alone, its actions are rounded otherwise, so that it may end
-    otherwise; `expected` steps are a guess for the progress bar.
+    It begins like the first episode of an evaluation, but may end differently: a batch of one is rounded differently.
+    expected: a guess at its length, for the progress bar.
     """
     with closing(stage(trained, seed)) as env:
         rate = float(env.get_attr("metadata")[0].get("render_fps", USUAL_RATE))
@@ -62,7 +62,7 @@ class Episode:
         self.earned, self.length, self.over = 0.0, 0, False
 
     def step(self) -> None:
-        """Act once. `earned` is the return so far; when the episode is over, what the environment says of it."""
+        """Act once. `earned` is the return so far, and in the end the one that the environment reports."""
         actions, self.state = self.trained.predict(self.observations, self.state, self.starts, self.deterministic)
         self.observations, rewards, self.starts, infos = self.env.step(actions)
         self.length, self.over = self.length + 1, bool(self.starts[0])
@@ -70,24 +70,24 @@ class Episode:
 
 
 class Camera:
-    """Draws an environment as a film looks, with the learning curve beside it if it shall be there."""
+    """The pictures of a film: the environment, and the learning curve beside it if the look asks for it."""
 
     def __init__(self, trained: TrainedPolicy, env: VecEnv, look: Look) -> None:
         self.env, self.width = env, look.width
         self.curve = LearningCurve(trained, len(self.scene())) if look.curve else None
 
     def scene(self) -> Picture:
-        """The environment alone."""
+        """Draw the environment alone."""
         return narrowed(picture(self.env), self.width)
 
     def picture(self, earned: float) -> Picture:
-        """One picture of the film, while the episode has this return."""
+        """Draw one picture of the film, after this return."""
         scene = self.scene()
         return scene if self.curve is None else np.concatenate([scene, self.curve.at(earned)], axis=1)
 
 
 def stage(trained: TrainedPolicy, seed: int) -> VecEnv:
-    """One environment that can be drawn. The camera follows what runs away, where the task has such a camera."""
+    """Make one environment that can be drawn; the camera follows a runner where the task has such a camera."""
     if "DISPLAY" not in os.environ:
         os.environ.setdefault("MUJOCO_GL", "egl")  # both are read when the first picture is drawn
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # pygame's
@@ -96,7 +96,7 @@ def stage(trained: TrainedPolicy, seed: int) -> VecEnv:
 
 
 def picture(env: VecEnv) -> Picture:
-    """What the environment looks like now."""
+    """Draw the environment as it is now; refused, with what to install, if nothing here can draw."""
     try:
         with quietly():
             frame = env.render()

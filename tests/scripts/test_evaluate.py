@@ -69,9 +69,9 @@ def test_a_missing_package_is_named_before_any_work(
 
 @pytest.mark.parametrize("option", ["--fps 10", "--width 100", "--seconds 3", "--colours 9", "--curve"])
 def test_options_of_a_video_need_one(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert refusal(capsys, "nowhere", *option.split()) == f"{option.split()[0]} is of a --video"
+    assert refusal(capsys, "nowhere", *option.split()) == f"{option.split()[0]} needs --video"
 
 
-def test_a_movies_colours_are_not_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_gif_has_a_palette(capsys: pytest.CaptureFixture[str]) -> None:
     said = refusal(capsys, "nowhere", "--video", "film.webp", "--colours", 9)
-    assert said == "--colours is of a .gif, whose colours are counted"
+    assert said == "--colours needs --video FILE.gif: only a .gif has a palette"

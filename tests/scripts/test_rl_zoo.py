@@ -16,14 +16,14 @@ PENDULUM = ["--algo", "acktr", "--env", "InvertedPendulum-v4", "--seed", "1", "-
 
 def test_train_and_enjoy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     logs = [str(tmp_path), "--num-threads", "1"]
-    assert rl_zoo.main(["train", *PENDULUM, *logs, "-n", "30000", "--eval-freq", "-1"]) == 0
+    assert rl_zoo.main(["train", *PENDULUM, *logs, "-n", "2000", "--eval-freq", "-1"]) == 0
     folder = tmp_path / "acktr" / "InvertedPendulum-v4_1"
     agent = ACKTR.load(folder / "InvertedPendulum-v4.zip")
     assert (agent.method, agent.n_steps, agent.n_envs, agent.target_kl) == ("geo", 64, 16, 0.003)
-    assert agent.num_timesteps >= 30_000
+    assert agent.num_timesteps >= 2000
     assert (folder / "InvertedPendulum-v4" / "vecnormalize.pkl").exists()
     capsys.readouterr()
-    assert rl_zoo.main(["enjoy", *PENDULUM, *logs, "--no-render", "-n", "3000"]) == 0
+    assert rl_zoo.main(["enjoy", *PENDULUM, *logs, "--no-render", "-n", "300"]) == 0
     assert "Mean reward" in capsys.readouterr().out
 
 

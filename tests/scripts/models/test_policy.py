@@ -17,6 +17,7 @@ from sb3_contrib import RecurrentPPO
 from short_runs import TASKS, Runs
 from stable_baselines3 import PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.vec_env import VecNormalize
 from toy_envs import World
 
@@ -141,7 +142,7 @@ def test_what_remembers_cannot_be_used_as_if_it_did_not(runs: Runs) -> None:
     _, state = policy.predict(observation, episode_start=True)
     with pytest.raises(Refused, match=r"the state has the shape \(1, 3, 4\), not \(2, 3, 4\): is it of other episodes"):
         policy.predict(np.zeros((2, 4)), state)
-    with pytest.raises(Refused, match="episode_start has 3 answers for 2 observations"):
+    with pytest.raises(Refused, match=r"episode_start has the shape \(3,\) for 2 observations"):
         policy.predict(np.zeros((2, 4)), episode_start=[True] * 3)
 
 
@@ -172,6 +173,14 @@ def test_an_sb3_zip_sees_what_vecnormalize_showed_it(tmp_path: Path, zipped: Zip
     assert np.array_equal(plain.predict(raw[0])[0], agent.predict(raw[0], deterministic=True)[0])
     with pytest.raises(Refused, match=r"agent.zip does not say its environment: load it with env=ID"):
         plain.make_env(1, 0)
+
+
+def test_sb3s_own_evaluation_takes_it(runs: Runs) -> None:
+    """On plain vector environments, without their Normalize, also if it sees several frames."""
+    for name in ("pendulum", "frames"):
+        policy = geonpg.load(runs(name))
+        found, _ = evaluate_policy(policy, policy.make_env(5, 3), 5, return_episode_rewards=True)
+        assert sorted(found) == sorted(logged(runs(name))[:5])
 
 
 def test_a_recurrent_zip_plays_as_its_algorithm_does(zipped: Zipped) -> None:
