@@ -1,6 +1,5 @@
 """A run's learning curve as a picture beside its policy: a mark climbs with the return of the episode shown."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +11,17 @@ from geonpg.errors import require
 from geonpg.scripts.common.style import METHOD_STYLE, plain
 from geonpg.scripts.models.film import Picture
 from geonpg.scripts.models.policy import TrainedPolicy
+from geonpg.scripts.runs.folder import CURVE, EVALUATIONS
 
+MILLION = 1e6
 INCHES = 3.6, 3.0  # fonts keep their proportion to the picture, however large it is
 
 
 def check_curve(folder: Path) -> None:
     """Refuse a folder that holds no learning curve."""
-    for name in ("curve.csv", "evaluations.csv"):
-        require((folder / name).is_file(), f"--curve draws the learning curve of a run, and {folder} holds no {name}")
-
-
-def columns(path: Path, value: str) -> tuple[list[float], list[float]]:
-    """Read a column of a table, and the millions of steps that it is over."""
-    with path.open(encoding="utf-8") as file:
-        rows = [(float(row["steps"]) / 1e6, float(row[value])) for row in csv.DictReader(file)]
-    return [x for x, _ in rows], [y for _, y in rows]
+    for table in (CURVE, EVALUATIONS):
+        held = table.has_rows(folder)
+        require(held, f"--curve draws the learning curve of a run, and {folder} holds no {table.file}")
 
 
 class LearningCurve:
@@ -34,7 +29,7 @@ class LearningCurve:
 
     def __init__(self, trained: TrainedPolicy, height: int) -> None:
         figure = Figure(figsize=INCHES, dpi=height / INCHES[1], layout="constrained")
-        self.canvas, self.axes, self.steps = FigureCanvasAgg(figure), figure.subplots(), trained.steps / 1e6
+        self.canvas, self.axes, self.steps = FigureCanvasAgg(figure), figure.subplots(), trained.steps / MILLION
         self.draw(trained.path.parent, METHOD_STYLE[trained.settings.method]["color"])
         self.axes.set_title(f"{trained.env_id}, {trained.settings.method}", fontsize=10)
         style: dict[str, Any] = {"color": "#0072B2", "linewidth": 2.5, "marker": "o", "markevery": [1], "markersize": 7}
@@ -45,12 +40,14 @@ class LearningCurve:
 
     def draw(self, folder: Path, color: str) -> None:
         """Draw all that does not move."""
-        steps, returns = columns(folder / "curve.csv", "return")
-        self.axes.plot(steps, returns, color=color, linewidth=1.5, label="training")
-        steps, means = columns(folder / "evaluations.csv", "mean")
-        self.axes.plot(steps, means, "o", color="black", markersize=3.5, label="evaluations")
+        curve, evaluations = CURVE.read(folder), EVALUATIONS.read(folder)
+        steps = [row.steps / MILLION for row in curve]
+        self.axes.plot(steps, [row.return_ for row in curve], color=color, linewidth=1.5, label="training")
+        steps = [row.steps / MILLION for row in evaluations]
+        self.axes.plot(steps, [row.mean for row in evaluations], "ko", markersize=3.5, label="evaluations")
+        reached = [0, *(number for row in evaluations for number in row.returns)]  # where the mark may stand
         low, high = self.axes.get_ylim()
-        self.axes.set(xlabel="million steps", ylabel="return", ylim=(min(0, low), max(0, high)))
+        self.axes.set(xlabel="million steps", ylabel="return", ylim=(min(low, *reached), max(high, *reached)))
         plain(self.axes)
 
     def at(self, earned: float) -> Picture:

@@ -25,12 +25,12 @@ from geonpg.errors import Refused, known, require
 from geonpg.scripts.models.normalization import load_normalization
 from geonpg.scripts.models.policy import TrainedPolicy
 from geonpg.scripts.runs.building import RAW, channels_first, policy_for, policy_kwargs, wrapped
-from geonpg.scripts.runs.folder import DONE
+from geonpg.scripts.runs.folder import BEST, DONE, FACTS, FINAL
 from geonpg.scripts.runs.guard import making
 from geonpg.scripts.runs.trust import recorded_env
 
 KINDS = "a run folder, a .ckpt model or an SB3 .zip"
-MODELS = "final", "best"
+MODELS = {"final": FINAL, "best": BEST}
 
 
 def load(
@@ -85,9 +85,9 @@ def vectorized(task: Spaces) -> VecEnv:
 
 def model_in(folder: Path, which: str) -> Path:
     """Find the file of one of a run folder's models."""
-    path = folder / f"{which}.ckpt"
+    path = folder / MODELS[which]
     if not path.exists():
-        require((folder / "run.json").exists(), f"{folder} is no run folder: it holds no {path.name} and no run.json")
+        require((folder / FACTS).exists(), f"{folder} is no run folder: it holds no {path.name} and no {FACTS}")
         others = ", ".join(sorted(other.stem for other in folder.glob("*.ckpt"))) or "none"
         kept = ": of a run that has ended, geonpg compare keeps results only" if (folder / DONE).exists() else ""
         raise Refused(f"{folder} has no {which} model; there is {others}{kept}")
