@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from geonpg.scripts.branches.trunk import RULES, Branch, read_rows
+from geonpg.scripts.branches.rows import BRANCH_RULES, Branch, read_rows
 from geonpg.scripts.common.artifacts import Cell, Table, aligned, number
 from geonpg.scripts.common.intervals import Array, Estimate, Needed, bootstrap, verdict
 from geonpg.scripts.common.published import PAPER_LEVEL, RANDOM_LEVEL, is_anchored, task_of
 
 REFERENCE = "ng"  # the method that others are compared with
-RIVALS = tuple(rule for rule in RULES if rule != REFERENCE)
+RIVALS = tuple(rule for rule in BRANCH_RULES if rule != REFERENCE)
 ALL = "all tasks"
 PRIMARY = "score"
 CHECKPOINTS = Needed(50, "checkpoints")  # per task, as the design has them
@@ -42,9 +42,9 @@ def read_branches(folder: Path) -> BranchStudy:
     study: dict[str, dict[str, list[Branch]]] = {}
     for path in sorted(folder.glob("*/*.csv")):
         rows = read_rows(path)
-        whole = len(rows) // len(RULES) * len(RULES)  # the last checkpoint may be under way
+        whole = len(rows) // len(BRANCH_RULES) * len(BRANCH_RULES)  # the last checkpoint may be under way
         for row in rows[:whole]:
-            study.setdefault(path.parent.name, {rule: [] for rule in RULES})[row.rule].append(row)
+            study.setdefault(path.parent.name, {rule: [] for rule in BRANCH_RULES})[row.rule].append(row)
     return study
 
 
@@ -104,7 +104,7 @@ def means_table(study: BranchStudy) -> Table:
     rows: list[list[Cell]] = [
         [env_id, rule, *(number(values(study, env_id, rule, name).mean()) for name in names)]
         for env_id in study
-        for rule in RULES
+        for rule in BRANCH_RULES
     ]
     return Table("means", f"Means over checkpoints ({checkpoints})", columns, rows)
 

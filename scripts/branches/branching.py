@@ -17,7 +17,7 @@ from geonpg.files import write_text
 from geonpg.scripts.branches.analysis import branch_numbers, branch_tables, read_branches
 from geonpg.scripts.branches.design import BRANCH_TASKS, DESIGN, Design, design_of
 from geonpg.scripts.branches.figures import branch_figure
-from geonpg.scripts.branches.trunk import RULES, read_rows, rows_path
+from geonpg.scripts.branches.rows import BRANCH_RULES, read_rows, rows_path
 from geonpg.scripts.common.artifacts import Table, markdown, write_tables
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.stopping import Signals, listening
@@ -62,13 +62,12 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
     env_ids = arguments.envs.split(",")
     for env_id in env_ids:
         make_env(load(arguments.preset, env_id), env_id, 1, 0).close()
-        require(
-            is_native(env_id), f"{env_id} cannot be set back to a state: branch needs MuJoCo tasks like {BRANCH_TASKS}"
-        )
+        advice = f"branch needs MuJoCo tasks like {BRANCH_TASKS}"
+        require(is_native(env_id), f"{env_id} cannot be set back to a state: {advice}")
     arguments.results.mkdir(parents=True, exist_ok=True)
     with locked(arguments.results, LOCK_SECONDS) as lock:
         design = recorded(arguments, env_ids)
-        wanted = design.checkpoints * len(RULES)
+        wanted = design.checkpoints * len(BRANCH_RULES)
         cells = [(env_id, seed) for seed in design.seeds for env_id in env_ids]
         paths = {cell: rows_path(arguments.results, *cell) for cell in cells}
         todo = [cell for cell in cells if len(read_rows(paths[cell])) < wanted]

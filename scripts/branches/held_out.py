@@ -16,7 +16,7 @@ from geonpg.agents.stepping import Stepper
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Inputs and actions of a policy, what it thought of them, and advantages by its critic, scaled as in an update."""
+    """Inputs and actions of a policy, their log-probabilities, and its critic's advantages, scaled as in an update."""
 
     inputs: Any
     draws: Tensor
@@ -26,16 +26,17 @@ class HeldOut:
 
     @torch.no_grad()
     def gain(self, agent: ACKTR) -> float:
-        """The surrogate of the agent's policy; 0 before the update, in deviations of the advantage."""
+        """Surrogate of the agent's policy in standard deviations of the advantage; 0 before the update."""
         log_prob = agent.networks.family.log_prob(agent.networks.actor(self._seen_by(agent)), self.draws)
         return float((torch.expm1(log_prob - self.log_prob) * self.advantages).mean())
 
     @torch.no_grad()
     def entropy(self, agent: ACKTR) -> float:
+        """Mean entropy of the agent's policy on these inputs."""
         return float(agent.networks.family.entropy(agent.networks.actor(self._seen_by(agent))).mean())
 
     def _seen_by(self, agent: ACKTR) -> Any:
-        """The inputs as an agent would see them whose normalisation has moved on since, with its first layers."""
+        """The inputs in the units of an agent's first layers, whose normalisation may have moved on since."""
         assert agent.env is not None
         followed = agent.input_follower.scale_of(agent.env)
         if self.scale is None or followed is None:
@@ -61,7 +62,7 @@ def batch_of(agent: ACKTR) -> HeldOut:
 
 
 def held_out(stepper: Stepper, rollouts: int, seed: int) -> HeldOut:
-    """Rollouts of the policy as it stands, with random numbers of their own. Environments and generators move on."""
+    """Collect rollouts of the policy as it stands, with random numbers of their own; environments move on."""
     agent = stepper.agent
     torch.manual_seed(seed)
     np.random.seed(seed)

@@ -1,17 +1,14 @@
-"""One trunk of `geonpg branch`: a training run, and from its checkpoints every rule for a few updates.
+"""One trunk of `geonpg branch`: a training run, and from its checkpoints a few updates by every rule.
 
-The same random numbers for every rule. Rows go into ENV/SEED.csv as they come; the trunk's state lies beside them until
-it has ended.
+All rules have the same random numbers. Rows go into <task>/<seed>.csv as they come; the trunk's state stays beside them
+until it has ended.
 """
 
-import csv
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,11 +17,9 @@ from geonpg.agents.checkpoint import read, write
 from geonpg.agents.state import get_state, set_state
 from geonpg.agents.stepping import Stepper
 from geonpg.configs import Settings, load
-from geonpg.errors import Refused
-from geonpg.files import write_text
 from geonpg.scripts.branches.design import Design, design_of
 from geonpg.scripts.branches.held_out import HeldOut, held_out
-from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.branches.rows import BRANCH_RULES, Branch, read_rows, rows_path, write_rows
 from geonpg.scripts.common.parser import Parser, count
 from geonpg.scripts.common.stopping import listening
 from geonpg.scripts.runs.building import make_agent, make_env, normalization_of
@@ -32,79 +27,37 @@ from geonpg.scripts.runs.evaluation import evaluate_policy
 from geonpg.scripts.runs.process import prepare
 
 TRUNK = "ng"  # the rule that all checkpoints come from
-RULES: Mapping[str, Mapping[str, Any]] = {
-    "ng": {"method": "ng"},
-    "mid": {"method": "mid"},
-    "geo": {"method": "geo"},
-    "geof": {"method": "geof"},
-    "geo-published": {"method": "geo", "calibrate": False},
-}
 SAVE_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class Branch:
-    """What one rule made of one checkpoint."""
-
-    steps: int
-    rule: str
-    score: float  # mean return of deterministic episodes after the last update
-    surrogate: float  # held out, of all updates together
-    first_surrogate: float  # of the first one
-    kl_ratio: float  # actual over predicted, mean over updates
-    kl_miss: float  # its distance from 1, mean over updates
-    entropy: float  # change
-
-
-COLUMNS = tuple(field.name for field in fields(Branch))
-
-
-def rows_path(folder: Path, env_id: str, seed: int) -> Path:
-    return folder / env_id / f"{seed}.csv"
-
-
-def read_rows(path: Path) -> list[Branch]:
-    """Of a trunk; none before its first branch has ended."""
-    if not path.exists():
-        return []
-    numbers = COLUMNS[2:]
-    found = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-    try:
-        return [Branch(int(row["steps"]), row["rule"], **{name: float(row[name]) for name in numbers}) for row in found]
-    except (KeyError, TypeError, ValueError) as error:
-        raise Refused(f"{path} is no table of branches: {error!r}") from None
-
-
-def write_rows(path: Path, rows: Sequence[Branch]) -> None:
-    write_text(path, Table(path.stem, path.stem, COLUMNS, [list(asdict(row).values()) for row in rows]).csv())
-
-
-class Bench:
-    """An agent per rule, each with its own environments, to be set to any state of the trunk."""
+class RuleAgents:
+    """An agent for each rule, with environments of its own; each can be set to any state of the trunk."""
 
     def __init__(self, design: Design, env_id: str, seed: int) -> None:
         self.design, self.env_id, self.seed = design, env_id, seed
         self.settings: dict[str, Settings] = {
-            rule: load(design.preset, env_id, {**chosen, "env_threads": 1}) for rule, chosen in RULES.items()
+            rule: load(design.preset, env_id, {**chosen, "env_threads": 1}) for rule, chosen in BRANCH_RULES.items()
         }
         prepare(self.settings[TRUNK])
-        self.agents: dict[str, ACKTR] = {rule: self.agent(rule) for rule in RULES}
+        self.agents: dict[str, ACKTR] = {rule: self.agent(rule) for rule in BRANCH_RULES}
         self.steppers = {rule: Stepper(agent, self.settings[rule].steps) for rule, agent in self.agents.items()}
 
     def agent(self, rule: str) -> ACKTR:
+        """Make the agent of a rule."""
         settings = self.settings[rule]
         return make_agent(settings, make_env(settings, self.env_id, settings.n_envs, self.seed), self.seed)
 
     def seed_of(self, number: int) -> int:
-        """Of the random numbers that a checkpoint's branches share beside the trunk's own."""
+        """Seed of the random numbers that the branches of a checkpoint share, beside the trunk's own."""
         return 1000 * self.seed + number
 
     def unseen(self, checkpoint: Path, number: int) -> HeldOut:
-        """Data of the policy at a checkpoint that no branch will see."""
+        """Draw data from the policy at a checkpoint that no branch will learn from."""
         set_state(self.agents[TRUNK], read(checkpoint))
         return held_out(self.steppers[TRUNK], self.design.held_out, self.seed_of(number))
 
     def branch(self, rule: str, checkpoint: Path, unseen: HeldOut, number: int) -> Branch:
+        """Make updates by a rule from a checkpoint, and measure them."""
         agent, ratios, gains = self.agents[rule], [], []
         set_state(agent, read(checkpoint))  # anew, since what is learnt may be changed in place
         steps, before = int(agent.num_timesteps), unseen.entropy(agent)
@@ -128,22 +81,22 @@ class Bench:
 
 
 def grow(folder: Path, env_id: str, seed: int, stop: Callable[[], bool]) -> bool:
-    """The trunk with all its branches, from where it was left; False if stopped."""
+    """Train a trunk and make all its branches, from where it was left; False if stopped."""
     design = design_of(folder)
     path = rows_path(folder, env_id, seed)
     path.parent.mkdir(exist_ok=True)
     kept, rows = path.with_suffix(".state"), read_rows(path)
-    bench = Bench(design, env_id, seed)
+    agents = RuleAgents(design, env_id, seed)
     for number in range(1, design.checkpoints + 1):
-        done = len(rows) - (number - 1) * len(RULES)
-        if done >= len(RULES):
+        done = len(rows) - (number - 1) * len(BRANCH_RULES)
+        if done >= len(BRANCH_RULES):
             continue
-        train(bench, number * design.every, kept, stop)
+        train_trunk(agents, number * design.every, kept, stop)
         if stop():
             return False
-        unseen = bench.unseen(kept, number)
-        for rule in list(RULES)[done:]:
-            rows.append(bench.branch(rule, kept, unseen, number))
+        unseen = agents.unseen(kept, number)
+        for rule in list(BRANCH_RULES)[done:]:
+            rows.append(agents.branch(rule, kept, unseen, number))
             write_rows(path, rows)
             if stop():
                 return False
@@ -151,13 +104,13 @@ def grow(folder: Path, env_id: str, seed: int, stop: Callable[[], bool]) -> bool
     return True
 
 
-def train(bench: Bench, steps: int, kept: Path, stop: Callable[[], bool]) -> None:
-    """Bring the trunk to so many steps, and its state into the file `kept`, also on the way and if stopped."""
-    agent, saved = bench.agents[TRUNK], time.perf_counter()
+def train_trunk(agents: RuleAgents, steps: int, kept: Path, stop: Callable[[], bool]) -> None:
+    """Train the trunk up to so many steps; its state goes into the file `kept`, now and then and at the end."""
+    agent, saved = agents.agents[TRUNK], time.perf_counter()
     if kept.exists():
         set_state(agent, read(kept))
     while agent.num_timesteps < steps and not stop():
-        bench.steppers[TRUNK].step()
+        agents.steppers[TRUNK].step()
         if time.perf_counter() - saved > SAVE_SECONDS:
             write(kept, get_state(agent))
             saved = time.perf_counter()
@@ -165,6 +118,7 @@ def train(bench: Bench, steps: int, kept: Path, stop: Callable[[], bool]) -> Non
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
+    """Read the arguments that `geonpg branch` gives to a trunk's process."""
     parser = Parser("geonpg.scripts.branches.trunk", description=__doc__)
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--env", required=True)
@@ -173,6 +127,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Grow one trunk in a process of its own."""
     arguments = parse(argv)
     with listening() as signals:
         done = grow(arguments.results, arguments.env, arguments.seed, signals)

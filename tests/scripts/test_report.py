@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from synthetic_studies import HIGH, LOW, write_group, write_run, write_study
 
 from geonpg.scripts import report
-from geonpg.scripts.branches.trunk import RULES, Branch, write_rows
+from geonpg.scripts.branches.rows import BRANCH_RULES, Branch, write_rows
 from geonpg.scripts.reports.curves import SETS
 from geonpg.scripts.reports.page import table_html
 from geonpg.scripts.reports.reading import read_study
@@ -64,7 +64,7 @@ def test_branches_stand_beside_the_runs_once_every_rule_has_been_tried(tmp_path:
     for path in run.glob("*.csv"):  # one that has not ended, which has the fewest figures
         path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     (tmp_path / "branch/Hopper-v4").mkdir(parents=True)
-    rows = [Branch(512, rule, 100.0 + (rule == "geo"), 0.1, 0.05, 1.1, 0.1, -0.01) for rule in RULES]
+    rows = [Branch(512, rule, 100.0 + (rule == "geo"), 0.1, 0.05, 1.1, 0.1, -0.01) for rule in BRANCH_RULES]
     for some, is_there in ((rows[:1], False), (rows, True)):
         write_rows(tmp_path / "branch/Hopper-v4/1000.csv", some)
         done = reported(tmp_path, tmp_path / "out", "--json")

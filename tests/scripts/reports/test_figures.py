@@ -9,7 +9,7 @@ from matplotlib.text import Text
 from synthetic_studies import HIGH, LOW, write_group
 
 from geonpg.scripts.branches.figures import branch_figure
-from geonpg.scripts.branches.trunk import RULES, Branch
+from geonpg.scripts.branches.rows import BRANCH_RULES, Branch
 from geonpg.scripts.common.style import encoded
 from geonpg.scripts.reports.curves import curve_figures
 from geonpg.scripts.reports.figures import combined
@@ -28,7 +28,7 @@ def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
         write_group(folder / env_id / "default/geo", HIGH)
     study = read_study(folder)
     training, *_ = curve_figures(study)
-    row = {rule: [Branch(1, rule, 3000.0, 0.1, 0.1, 1.01, 0.01, -0.1)] for rule in RULES}
+    row = {rule: [Branch(1, rule, 3000.0, 0.1, 0.1, 1.01, 0.01, -0.1)] for rule in BRANCH_RULES}
     drawn = {"training": combined(training, study), "branch": branch_figure(dict.fromkeys(TASKS[:3], row))}
     for figure in drawn.values():
         encoded(figure, "png")  # lays it out

@@ -7,7 +7,7 @@ import pytest
 from html_pages import Element, read_page
 from synthetic_studies import write_group, write_run
 
-from geonpg.scripts.branches.trunk import RULES, Branch, write_rows
+from geonpg.scripts.branches.rows import BRANCH_RULES, Branch, write_rows
 from geonpg.scripts.reports.page import CSS
 from geonpg.scripts.reports.reporting import read_report
 
@@ -26,7 +26,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Element:
         rows = [
             Branch(512 * k, rule, 4370.2 + 10 * i + k, 6e-6 * i, 5e-5, 1.1, 0.1, -0.01)
             for k in range(3)
-            for i, rule in enumerate(RULES)
+            for i, rule in enumerate(BRANCH_RULES)
         ]
         write_rows(folder / "branch" / env_id / "1000.csv", rows)
     write_group(folder / "Hopper-v4/no-averaging/geo", LOW, preset="default")

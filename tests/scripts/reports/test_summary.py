@@ -4,7 +4,7 @@ from pathlib import Path
 
 from synthetic_studies import write_group, write_run
 
-from geonpg.scripts.branches.trunk import RULES, Branch
+from geonpg.scripts.branches.rows import BRANCH_RULES, Branch
 from geonpg.scripts.reports.reading import read_study
 from geonpg.scripts.reports.summary import geometry_line, results_line, runs_line
 
@@ -24,6 +24,6 @@ def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
 
 
 def test_branches_on_one_task_are_told_in_its_returns(tmp_path: Path) -> None:
-    rows = {rule: [Branch(1, rule, 100.0 + 7 * (rule == "geo"), 0, 0, 1, 0, 0)] * 50 for rule in RULES}
+    rows = {rule: [Branch(1, rule, 100.0 + 7 * (rule == "geo"), 0, 0, 1, 0, 0)] * 50 for rule in BRANCH_RULES}
     line = geometry_line(read_study(tmp_path), {"Hopper-v4": rows})
     assert line == "from the same checkpoints geo changes the return on Hopper-v4 by 7.00 (7.00 to 7.00), better."
