@@ -1,28 +1,30 @@
 """Natural gradients with higher-order invariance, for any torch model.
 
-The main path: `NaturalGradient(module, family, rule=..., solver=...)` in `optimizer.py`; what it
-integrates is in `network_flow.py`, the update rules in `rules.py`.
+The main path: `NaturalGradient(module, family, rule=..., solver=...)` in `optimizer.py`. What it integrates is in
+`network_flow.py`; the update rules, and with them the paper, are in `rules.py`: the file to read first.
+Other rooms import from here, never from the files.
 """
 
-from .cases import Cases, Problem, sparse_initialisation
 from .composite import Generic, Product
-from .control import Constant, Controller, LineSearch, TrustRegion
+from .control import Constant, Controller, LineSearch, Move, TrustRegion
 from .discrete import Bernoulli, BernoulliMean, Categorical, CategoricalMean
 from .families import Family, FixedGaussian, FreeLogStd, Gaussian
 from .fisher import FactorSettings, KroneckerFisher
-from .flow import DenseFlow, Flow
-from .hessian_free import HessianFree
-from .hessian_free_flow import HessianFreeSettings
+from .flow import DenseFlow, Flow, StepFailure
+from .hessian_free import Cases, HessianFree, HessianFreeSettings, Problem, Truncation, sparse_initialisation
 from .metric import Metric
+from .network import Call, Network
+from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from .optimizer import NaturalGradient, Report
-from .ranks import ProcessGroup, Ranks
-from .rules import RULES, Rule
+from .ranks import ALONE, ProcessGroup, Ranks
+from .rules import RULES, FasterGeodesic, Rule
 from .solvers import SOLVERS, CgSolver, Solver
 
 __all__ = [
-    "RULES", "SOLVERS", "Bernoulli", "BernoulliMean", "Cases", "Categorical", "CategoricalMean", "CgSolver",
-    "Constant", "Controller", "DenseFlow", "FactorSettings", "Family", "FixedGaussian", "Flow", "FreeLogStd",
-    "Gaussian", "Generic", "HessianFree", "HessianFreeSettings", "KroneckerFisher", "LineSearch", "Metric",
-    "NaturalGradient", "Problem", "ProcessGroup", "Product", "Ranks", "Report", "Rule", "Solver", "TrustRegion",
-    "sparse_initialisation",
+    "ALONE", "RULES", "SOLVERS", "Batch", "Bernoulli", "BernoulliMean", "Call", "Cases", "Categorical",
+    "CategoricalMean", "CgSolver", "Constant", "Controller", "DenseFlow", "FactorSettings", "Family", "FasterGeodesic",
+    "FixedGaussian", "Flow", "FlowMemory", "FreeLogStd", "Gaussian", "Generic", "Geometry", "HessianFree",
+    "HessianFreeSettings", "KroneckerFisher", "LineSearch", "Metric", "Move", "NaturalGradient", "Network",
+    "NetworkFlow", "Problem", "ProcessGroup", "Product", "Ranks", "Report", "Rule", "Solver", "StepFailure",
+    "Truncation", "TrustRegion", "sparse_initialisation",
 ]  # fmt: skip

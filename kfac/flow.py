@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -62,6 +63,36 @@ class Flow(ABC):
     def share(self, y: Tensor) -> float:
         """The part of its full length that a step from y has earned."""
         return 1.0
+
+
+P = TypeVar("P")  # what a flow knows of one point
+
+
+class VisitingFlow(Flow, Generic[P]):
+    """A flow that is expensive to ask: it remembers what it found at the base point and at the latest other point.
+
+    The base point is where the step starts. Points are told apart by identity: rules pass on the tensor they are given.
+    """
+
+    def __init__(self, base: Tensor) -> None:
+        self.base = base
+        self._base_point: P | None = None
+        self._latest: tuple[Tensor, P] | None = None
+
+    @abstractmethod
+    def visit(self, y: Tensor) -> P:
+        """Compute what there is to know at y."""
+
+    def at(self, y: Tensor) -> P:
+        """Return what there is to know at y; visit it first if it is not remembered."""
+        if y is self.base:
+            if self._base_point is None:
+                self._base_point = self.visit(y)
+            return self._base_point
+        if self._latest is None or self._latest[0] is not y:
+            self._latest = None  # first, so that memory is needed for two points and not for three
+            self._latest = (y, self.visit(y))
+        return self._latest[1]
 
 
 class DenseFlow(Flow):

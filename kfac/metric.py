@@ -24,53 +24,62 @@ class Bending:
 
 
 class Metric:
-    """Metric and alpha-connection at a linearised network."""
+    """Metric and alpha-connection at a linearised network.
 
-    def __init__(self, at: Linearisation, family: Family, alpha: float = 0.0, ranks: Ranks = ALONE) -> None:
-        self.at, self.family, self.alpha, self.ranks = at, family, alpha, ranks
+    linearisation: the network at one point on one batch.
+    family: the output family, whose parameters the network returns.
+    alpha: the connection, in [-1, 1]; 0 Levi-Civita, 1 exponential, -1 mixture.
+    ranks: the processes over which expectations are taken.
+    """
+
+    def __init__(self, linearisation: Linearisation, family: Family, alpha: float = 0.0, ranks: Ranks = ALONE) -> None:
+        self.linearisation, self.family, self.alpha, self.ranks = linearisation, family, alpha, ranks
 
     def inner(self, r: Tensor, other: Tensor) -> float:
-        """E[r^T G other], for r = J v: the inner product v^T g w."""
-        return self.ranks.number(float((r * self.family.fisher(self.at.z, other)).sum()) / self.at.cases)
+        """Compute E[r^T G other]; for r = J v and other = J w this is the inner product v^T g w."""
+        at = self.linearisation
+        return self.ranks.number(float((r * self.family.fisher(at.z, other)).sum()) / at.cases)
 
     @torch.no_grad()
     def product(self, v: Tensor) -> Tensor:
-        """g v."""
+        """Compute g v."""
         return self.ranks.mean(self._own_product(v))
 
     def _own_product(self, v: Tensor) -> Tensor:
         """g v on this rank's cases."""
-        return self.at.pullback(self.family.fisher(self.at.z, self.at.first(v))) / self.at.cases
+        at = self.linearisation
+        return at.pullback(self.family.fisher(at.z, at.first(v))) / at.cases
 
     def quadratic(self, v: Tensor) -> float:
-        """v^T g v."""
-        r = self.at.first(v)
+        """Compute v^T g v."""
+        r = self.linearisation.first(v)
         return self.inner(r, r)
 
     @torch.no_grad()
     def bending(self, v: Tensor) -> Bending:
-        z = self.at.z
-        r, s = self.at.second(v)
+        """Compute how the outputs bend along v."""
+        z = self.linearisation.z
+        r, s = self.linearisation.second(v)
         lowered = self.family.fisher(z, s) + self.family.connection(z, r, self.alpha)
         return Bending(r, self.pull(lowered), s + self.family.raised_connection(z, r, self.alpha))
 
     def connection(self, v: Tensor) -> Tensor:
-        """c = g Gamma(v, v)."""
+        """Compute c = g Gamma(v, v)."""
         return self.bending(v).covector
 
     def pull(self, u: Tensor) -> Tensor:
-        """E[J^T u]."""
-        return self.ranks.mean(self.at.pullback(u) / self.at.cases)
+        """Compute E[J^T u]."""
+        return self.ranks.mean(self.linearisation.pullback(u) / self.linearisation.cases)
 
     @torch.no_grad()
     def dense(self) -> Tensor:
-        """g as a matrix [size, size]: for small models and for tests."""
-        basis = torch.eye(self.at.size, dtype=self.at.z.dtype, device=self.at.z.device)
-        return self.ranks.mean(self._own_products(basis))
+        """Compute g as a matrix [size, size]: for small models and for tests."""
+        at = self.linearisation
+        return self.ranks.mean(self._own_products(torch.eye(at.size, dtype=at.z.dtype, device=at.z.device)))
 
     def _own_products(self, rows: Tensor) -> Tensor:
         """g times each row, at once where every operation of the module can be vectorised, otherwise in turn."""
-        if self.at.vectorises:
+        if self.linearisation.vectorises:
             try:
                 return vmap(self._own_product)(rows)
             except RuntimeError:  # random numbers, writing into a buffer, a recurrent cell

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from .factors import is_finite
 from .fisher import FactorMemory, KroneckerFisher
-from .flow import Flow, StepFailure
+from .flow import StepFailure, VisitingFlow
 from .metric import Bending, Metric
 from .network import Call, Network
 from .ranks import ALONE, Ranks
@@ -122,47 +122,36 @@ class Point:
     def first(self, v: Tensor) -> Tensor:
         """J v, remembered for the last v."""
         if self._last_first is None or self._last_first[0] is not v:
-            self._last_first = (v, self.metric.at.first(v))
+            self._last_first = (v, self.metric.linearisation.first(v))
         return self._last_first[1]
 
 
-class NetworkFlow(Flow):
+class NetworkFlow(VisitingFlow[Point]):
     """The flow of one update.
 
     Gradient and factors are averaged over updates. That memory stays fixed during the step: at every
-    point that a rule visits, the point's own value is mixed with what came before the step. The first
-    point asked for is the base point; `base.memory` is what to keep for the next update.
+    point that a rule visits, the point's own value is mixed with what came before the step.
+
+    base: the point where the step starts; `at(base).memory` is what to keep for the next update.
     """
 
     def __init__(
-        self, geometry: Geometry, batch: Batch, memory: FlowMemory, damping: float, generator: Generator
+        self, geometry: Geometry, batch: Batch, base: Tensor, memory: FlowMemory, damping: float, generator: Generator
     ) -> None:
+        super().__init__(base)
         self.geometry, self.batch, self.memory = geometry, batch, memory
         self.damping, self._generator, self._draws = damping, generator, generator.get_state()
-        self._base: tuple[Tensor, Point] | None = None
-        self._latest: tuple[Tensor, Point] | None = None
         self.correction: Correction | None = None
 
-    @property
-    def base(self) -> Point | None:
-        return self._base[1] if self._base else None
-
-    def at(self, y: Tensor) -> Point:
-        for known in (self._base, self._latest):
-            if known is not None and known[0] is y:
-                return known[1]
-        self._latest = (y, self._visit(y))
-        self._base = self._base or self._latest
-        return self._latest[1]
-
     @torch.no_grad()
-    def _visit(self, y: Tensor) -> Point:
+    def visit(self, y: Tensor) -> Point:
+        """Compute gradient, metric and factors at y."""
         with torch.enable_grad():
             _, gradient = self.batch.evaluate(y)
         if not is_finite(gradient):
             raise StepFailure("the gradient is not finite")
         geometry = self.geometry
-        values = self.batch.values if self.base is None else ()
+        values = self.batch.values if y is self.base else ()
         at = geometry.network.linearise_all(y, self.batch.calls, values)
         metric = Metric(at, geometry.fisher.family, geometry.alpha, geometry.ranks)
         decay, seen = geometry.gradient_averaging, self.memory.seen + 1
@@ -170,28 +159,29 @@ class NetworkFlow(Flow):
         average = decay * past + (1 - decay) * gradient
         before = self.memory
         signal = before.signal if before.direction is None else before.signal.heard(-float(gradient @ before.direction))
-        memory = FlowMemory(average, seen, self._factors(metric, gradient.dtype), before.direction, signal)
+        memory = FlowMemory(average, seen, self._factors(y, metric), before.direction, signal)
         covector = average / (1 - decay**seen)
         return Point(metric, memory, covector, geometry.fisher, self.damping, geometry.network.layout.trained())
 
-    def _factors(self, metric: Metric, dtype: torch.dtype) -> FactorMemory:
+    def _factors(self, y: Tensor, metric: Metric) -> FactorMemory:
+        """The factors that count at y: those of before, of the base point, or observed anew."""
         solver, fisher, before = self.geometry.solver, self.geometry.fisher, self.memory.factors
         if not solver.uses_factors:
             return before
-        if self.base is not None and not solver.factors_are_metric:
-            return self.base.memory.factors
+        if y is not self.base and not solver.factors_are_metric:
+            return self.at(self.base).memory.factors
         due = self.memory.seen % fisher.settings.update_every == 0 or before.damping != self.damping
         if before.inverses and not due:
             return before
-        factors = fisher.remember(before, fisher.observe(metric.at, self._same_draws()))
-        return fisher.invert(factors, self.damping, dtype)
+        factors = fisher.remember(before, fisher.observe(metric.linearisation, self._draws_for(y)))
+        return fisher.invert(factors, self.damping, y.dtype)
 
-    def _same_draws(self) -> Generator:
-        """For the base point the generator itself, for other points one in the state that it had there.
+    def _draws_for(self, y: Tensor) -> Generator:
+        """The generator itself for the base point, for other points one in the state that it had there.
 
         With draws of their own two points would differ by noise, however close they are.
         """
-        if self.base is None:
+        if y is self.base:
             return self._generator
         again = Generator(device=self._generator.device)
         again.set_state(self._draws)
@@ -231,7 +221,7 @@ class NetworkFlow(Flow):
         The free log std, whose block is exact, keeps factor one.
         """
         metric, free = point.metric, self.geometry.fisher.free
-        moved = metric.at.first(a)
+        moved = metric.linearisation.first(a)
         network, moved_network = a.clone(), moved.clone()
         if free is not None:
             network[free] = 0
@@ -242,9 +232,9 @@ class NetworkFlow(Flow):
         left = bending.residual - moved + (1 - kappa) * moved_network
         return a - (1 - kappa) * network, kappa, metric.inner(left, left)
 
-    def after(self, start: Tensor, v: Tensor) -> FlowMemory:
-        """What to keep of a step from `start` along v."""
-        claimed, memory = -self.slope(start, v), self.at(start).memory
+    def after(self, v: Tensor) -> FlowMemory:
+        """Return what to keep of a step along v for the next update."""
+        claimed, memory = -self.slope(self.base, v), self.at(self.base).memory
         if not self.geometry.cautious or claimed <= 0:
             return memory
         return replace(memory, direction=v / math.sqrt(claimed))
@@ -265,7 +255,7 @@ class NetworkFlow(Flow):
 
     @torch.no_grad()
     def divergence(self, y: Tensor, new: Tensor) -> float:
-        z, geometry = self.at(y).metric.at.z, self.geometry
+        z, geometry = self.at(y).metric.linearisation.z, self.geometry
         kl = geometry.fisher.family.kl(z, geometry.network.outputs_all(new, self.batch.calls))
         return geometry.ranks.number(float(kl.mean()))
 
@@ -279,5 +269,5 @@ class NetworkFlow(Flow):
         if self.geometry.alpha == 0:  # no family of ours ends there, and J v need not be known
             return math.inf
         point, family = self.at(y), self.geometry.fisher.family
-        limit = family.domain_limit(point.metric.at.z, point.first(v), point.metric.alpha)
+        limit = family.domain_limit(point.metric.linearisation.z, point.first(v), point.metric.alpha)
         return DOMAIN_SHARE * self.geometry.ranks.least(limit)

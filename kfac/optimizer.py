@@ -143,7 +143,8 @@ class NaturalGradient(torch.optim.Optimizer):
         """One update; returns the loss before it. A step that fails leaves the parameters untouched."""
         require(closure is not None, "NaturalGradient.step needs a closure that computes the loss and returns it")
         assert closure is not None
-        start, loss, flow = self.flow(closure)
+        loss, flow = self.flow(closure)
+        start = flow.base
         control = replace(self.control, lr=self.param_groups[0]["lr"])
         self.steps += 1
         with restoring_buffers(self.module), without_autocast(start.device):
@@ -152,15 +153,15 @@ class NaturalGradient(torch.optim.Optimizer):
             except StepFailure as failure:
                 self._reject(str(failure))
             else:
-                self._finish(flow, start, move, last)
+                self._finish(flow, move, last)
             finally:
                 self.geometry.network.layout.write(start)  # a rule may have left the parameters at a midpoint
         if self.report.accepted:
             self.geometry.network.layout.write(move.y)
         return loss
 
-    def flow(self, closure: Callable[[], Any]) -> tuple[Tensor, Any, NetworkFlow]:
-        """Where we are, the loss there, and the flow on the closure's batch: what a step integrates.
+    def flow(self, closure: Callable[[], Any]) -> tuple[Any, NetworkFlow]:
+        """Return the loss where we are, and the flow on the closure's batch from there: what a step integrates.
 
         The closure runs once, and again at every other point that the flow is asked about, with the
         parameters set to that point.
@@ -186,14 +187,14 @@ class NaturalGradient(torch.optim.Optimizer):
             return float(loss), gradient
 
         batch = Batch([each.call for each in watched], evaluate, [each.values for each in watched])
-        return start, first[0], NetworkFlow(self.geometry, batch, self.memory, self.damping, self.generator)
+        return first[0], NetworkFlow(self.geometry, batch, start, self.memory, self.damping, self.generator)
 
-    def _finish(self, flow: NetworkFlow, start: Tensor, move: Move, last: Memory) -> None:
-        if not move.accepted or flow.base is None:
+    def _finish(self, flow: NetworkFlow, move: Move, last: Memory) -> None:
+        if not move.accepted:
             self._reject("no step along the curve was finite and within its limits")
             return
-        self.memory, self.last = flow.after(start, move.v), last
-        self.report = report_of(flow, start, move)
+        self.memory, self.last = flow.after(move.v), last
+        self.report = report_of(flow, move)
         self.damping = max(self.base_damping, DAMPING_RELAX * self.damping)
 
     def _reject(self, reason: str) -> None:
@@ -271,8 +272,9 @@ def mean_loss(loss: Any, ranks: Ranks) -> Any:
     return ranks.number(float(loss))
 
 
-def report_of(flow: NetworkFlow, start: Tensor, move: Move) -> Report:
-    taken = move.y - start
+def report_of(flow: NetworkFlow, move: Move) -> Report:
+    """Read the instruments after an accepted move."""
+    taken = move.y - flow.base
     lengths = float(taken.norm()) * float(move.v.norm())
     cosine = float(taken @ move.v) / lengths if lengths > 0 else 1.0
     correction = flow.correction
@@ -288,6 +290,6 @@ def report_of(flow: NetworkFlow, start: Tensor, move: Move) -> Report:
         angle=math.degrees(math.acos(min(max(cosine, -1.0), 1.0))),
         correction_norm=float((taken - move.h * move.v).norm()),
         damping=flow.damping,
-        share=flow.share(start),
-        remembered_kl=0.5 * move.h**2 * flow.remembered_speed_squared(start, move.v) or math.nan,
+        share=flow.share(flow.base),
+        remembered_kl=0.5 * move.h**2 * flow.remembered_speed_squared(flow.base, move.v) or math.nan,
     )

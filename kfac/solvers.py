@@ -1,8 +1,6 @@
 """Ways to solve g x = b: by K-FAC, by conjugate gradients on the exact Fisher, densely."""
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +9,8 @@ from torch import Tensor
 
 from geonpg.errors import require
 
-from .flow import StepFailure, solve_dense
+from .conjugate_gradients import conjugate_gradients
+from .flow import solve_dense
 
 
 class System(Protocol):
@@ -115,40 +114,6 @@ class CgSolver(Solver):
 
     def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         return self.solve(system, b), self._run(system, c, self.correction_iterations)
-
-
-def conjugate_gradients(
-    product: Callable[[Tensor], Tensor],
-    b: Tensor,
-    precondition: Callable[[Tensor], Tensor],
-    iterations: int,
-    tolerance: float,
-) -> Tensor:
-    """At most `iterations` steps from zero; stops where the relative residual falls below `tolerance`.
-
-    Starting from zero makes every iterate a Galerkin solution: it never overshoots in the metric. A system of which
-    not even the first step can be computed fails; zero would look like its solution.
-    """
-    x, residual = torch.zeros_like(b), b.clone()
-    enough, previous, p = tolerance * float(b.norm()), 1.0, torch.zeros_like(b)
-    if not math.isfinite(enough):
-        raise StepFailure("the right-hand side of the linear system overflows")
-    for i in range(iterations):
-        if not float(residual.norm()) > enough:
-            break
-        z = precondition(residual)
-        rho = float(residual @ z)
-        p = torch.add(z, p, alpha=rho / previous)
-        gp = product(p)
-        curvature = float(p @ gp)
-        if not curvature > 0:  # rounding, or a non-finite product: what is solved so far stands
-            if i == 0 and not float(p @ p) == 0:  # a vector whose square is zero is too short to need a solution
-                raise StepFailure("the metric has no positive curvature along the gradient")
-            break
-        x.add_(p, alpha=rho / curvature)
-        residual.sub_(gp, alpha=rho / curvature)
-        previous = rho
-    return x
 
 
 SOLVERS: dict[str, Solver] = {

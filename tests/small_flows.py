@@ -1,12 +1,24 @@
-"""Small policies and their flows, for tests."""
+"""Small policies and their flows, and small problems of Hessian-free optimisation."""
 
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from geonpg.kfac import SOLVERS, FactorSettings, Family, FreeLogStd, Gaussian, KroneckerFisher, Solver
+from geonpg.kfac import (
+    SOLVERS,
+    Bernoulli,
+    Cases,
+    FactorSettings,
+    Family,
+    FreeLogStd,
+    Gaussian,
+    KroneckerFisher,
+    Problem,
+    Solver,
+    sparse_initialisation,
+)
 from geonpg.kfac.network import Call, Network
 from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 
@@ -23,7 +35,7 @@ class Surrogate:
     """A recorded batch of a policy: states, actions drawn from it, and made-up advantages."""
 
     def __init__(self, module: nn.Module, family: Family, x: Tensor, seed: int = 0) -> None:
-        generator = torch.Generator().manual_seed(seed)
+        generator = Generator().manual_seed(seed)
         self.module, self.family, self.x = module, family, x
         with torch.no_grad():
             z = module(x)
@@ -63,14 +75,35 @@ def flow_of(
         return float(problem().detach()), network.layout.gradient()
 
     geometry = Geometry(network, fisher, chosen, alpha, calibrate, averaging)
-    batch, generator = Batch([Call((problem.x,))], evaluate), torch.Generator().manual_seed(0)
-    flow = NetworkFlow(geometry, batch, memory or FlowMemory(), damping, generator)
-    return flow, network.layout.read()
+    batch, generator = Batch([Call((problem.x,))], evaluate), Generator().manual_seed(0)
+    start = network.layout.read()
+    return NetworkFlow(geometry, batch, start, memory or FlowMemory(), damping, generator), start
 
 
 def gaussian_flow(
     solver: str | Solver = "dense", seed: int = 0, damping: float = 0.0, **options: Any
 ) -> tuple[NetworkFlow, Tensor]:
     module = policy(seed=seed)
-    x = torch.randn(60, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    x = torch.randn(60, 4, dtype=torch.float64, generator=Generator().manual_seed(seed))
     return flow_of(module, Surrogate(module, Gaussian(), x, seed), solver, damping, **options)
+
+
+def problem(family: Family, *last: nn.Module, classes: bool = False, cases: int = 6) -> Problem:
+    """A small Hessian-free problem on random cases; every call gives the same parameters and cases."""
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(3, 4), nn.Sigmoid(), nn.Linear(4, 3), *last).double()
+    x = torch.randn(cases, 3, dtype=torch.float64)
+    t = torch.randint(3, (cases,)) if classes else torch.rand(cases, 3, dtype=torch.float64)
+    return Problem(module, family, Cases(x, t, lambda z, t: z.sum(-1), 2), 1e-3)
+
+
+def autoencoder(seed: int = 0, cases: int = 60) -> Problem:
+    """An autoencoder of cases that two numbers describe, as a Hessian-free problem."""
+    torch.manual_seed(seed)
+    module = nn.Sequential(
+        nn.Linear(8, 6), nn.Sigmoid(), nn.Linear(6, 2), nn.Linear(2, 6), nn.Sigmoid(), nn.Linear(6, 8)
+    )
+    sparse_initialisation(module, Generator().manual_seed(seed), incoming=4)
+    code = torch.rand(cases, 2)
+    x = (code @ torch.randn(2, 8)).sigmoid()
+    return Problem(module, Bernoulli(), Cases(x, x, lambda z, t: (z.sigmoid() - t).square().sum(-1), 3), 1e-5)

@@ -42,10 +42,10 @@ def measure_one(stage: str, seed: int, solver: str, calibrate: bool, samples: Sa
     closure, layout = bandit.closure(optimizer.module), optimizer.geometry.network.layout
     for name in NAMES if calibrate else ("geo",):
         for kl in KLS:
-            start, _, flow = optimizer.flow(closure)
+            _, flow = optimizer.flow(closure)
             control = TrustRegion(lr=1e9, max_kl=kl, slack=1e9, max_halvings=0)
-            move, _ = RULES[name].step(flow, start, control, optimizer.last)
-            layout.write(start)
+            move, _ = RULES[name].step(flow, flow.base, control, optimizer.last)
+            layout.write(flow.base)
             label = name if calibrate else f"{name}-published"
             samples[f"{stage}/{solver}/{label}/{kl}"].append(move.actual_kl / kl)
             if name == "geo" and flow.correction is not None and kl == KLS[0]:
@@ -59,11 +59,11 @@ def measure_one(stage: str, seed: int, solver: str, calibrate: bool, samples: Sa
 def measure_iterations(stage: str, seed: int, samples: Samples) -> None:
     """What is left of the residual after some iterations of preconditioned CG on the correction alone."""
     optimizer, bandit = trained(seed, STAGES[stage], "pcg", True)
-    start, _, flow = optimizer.flow(bandit.closure(optimizer.module))
-    v = flow.velocity(start)
+    _, flow = optimizer.flow(bandit.closure(optimizer.module))
+    v = flow.velocity(flow.base)
     for iterations in ITERATIONS:
         flow.geometry = replace(flow.geometry, solver=CgSolver(iterations=iterations))
-        flow.acceleration(start, v)
+        flow.acceleration(flow.base, v)
         if flow.correction is not None:
             ratio = flow.correction.residual_after / flow.correction.residual_before
             samples[f"{stage}/pcg/residual_after_{iterations}"].append(ratio)

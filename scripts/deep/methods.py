@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from geonpg.kfac import FactorSettings, HessianFree, HessianFreeSettings, NaturalGradient, TrustRegion
-from geonpg.kfac.truncated import Truncation
+from geonpg.kfac import FactorSettings, HessianFree, HessianFreeSettings, NaturalGradient, Truncation, TrustRegion
 from geonpg.scripts.deep.tasks import Experiment
 
 # Adam's are the best of 1e-3 and 3e-3 on CURVES, small, at equal processor time; K-FAC's were not tuned.

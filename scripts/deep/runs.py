@@ -11,7 +11,6 @@ from typing import Any
 
 from geonpg.agents.checkpoint import CheckpointError, read, write
 from geonpg.files import write_text
-from geonpg.kfac.cases import measure
 from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.stopping import AFTER_UPDATE, listening
 from geonpg.scripts.deep.data import DataError
@@ -39,8 +38,7 @@ class Run:
         progress = self.method.update()
         spent = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
         total = {name: seconds + (self.rows[-1][name] if self.rows else 0.0) for name, seconds in spent.items()}
-        problem = experiment.problem
-        _, test = measure(problem.network, problem.family, experiment.test, self.method.y)
+        test = experiment.problem.evaluate(self.method.y, experiment.test).error
         numbers = {"update": len(self.rows) + 1, "test_error": test, **total, **asdict(progress)}
         self.rows.append({name: float(numbers[name]) for name in COLUMNS})
 

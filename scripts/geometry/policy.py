@@ -100,7 +100,7 @@ class PolicyFlow:
             return float(loss.detach()), torch.autograd.grad(loss, leaf)[0]
 
         geometry = Geometry(self.network, KroneckerFisher(policy, self.family, FactorSettings()), SOLVERS["dense"])
-        self.flow = NetworkFlow(geometry, Batch([self.call], evaluate), FlowMemory(), 0.0, Generator())
+        self.flow = NetworkFlow(geometry, Batch([self.call], evaluate), self.start, FlowMemory(), 0.0, Generator())
 
     def outputs(self, y: Tensor) -> Tensor:
         return self.network.outputs(y, self.call)

@@ -129,7 +129,7 @@ def test_exact_targets_give_the_exact_block_of_a_single_case() -> None:
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2), FreeLogStd(2, -0.3)).double()
     fisher = KroneckerFisher(module, Gaussian(), FactorSettings(targets="exact"))
     metric = linearised(module, list(fisher.layers), torch.randn(1, 3, dtype=torch.float64))
-    memory = fisher.remember(FactorMemory(), fisher.observe(metric.at, torch.Generator()))
+    memory = fisher.remember(FactorMemory(), fisher.observe(metric.linearisation, torch.Generator()))
     g = metric.dense()
     for block in fisher.blocks:
         exact = g[block.span, block.span]
@@ -143,7 +143,7 @@ def test_the_signals_of_one_target_are_dropped_before_the_next_but_one() -> None
     """With many outputs, all targets' signals together would not fit into memory."""
     module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 6)).double()
     fisher = KroneckerFisher(module, Gaussian(), FactorSettings(targets="exact"))
-    at = linearised(module, list(fisher.layers), torch.randn(5, 3, dtype=torch.float64)).at
+    at = linearised(module, list(fisher.layers), torch.randn(5, 3, dtype=torch.float64)).linearisation
     show, shown, alive = at.signals, list[weakref.ref[Tensor]](), list[int]()
 
     def signals(u: Tensor) -> Signals:

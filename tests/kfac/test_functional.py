@@ -82,8 +82,8 @@ def test_a_closure_may_write_into_what_the_module_returned(last: nn.Module) -> N
         loss.backward()
         return loss
 
-    start, _, flow = optimizer.flow(closure)
-    assert torch.equal(flow.at(start).metric.at.z, module(x))
+    _, flow = optimizer.flow(closure)
+    assert torch.equal(flow.at(flow.base).metric.linearisation.z, module(x))
 
 
 def test_a_first_call_in_inference_mode() -> None:

@@ -92,7 +92,7 @@ def test_residual_is_what_a_correction_has_to_match(case: tuple[Family, nn.Modul
     family, module, dense = case
     metric = metric_of(family, module, dense, 0.5)
     bending = metric.bending(direction(dense))
-    pulled = metric.pull(family.fisher(metric.at.z, bending.residual))
+    pulled = metric.pull(family.fisher(metric.linearisation.z, bending.residual))
     assert (pulled - bending.covector).abs().max() < TOLERANCE
 
 

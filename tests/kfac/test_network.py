@@ -105,7 +105,7 @@ def test_E4_a_module_that_calls_itself_is_called_once() -> None:
         loss.backward()
         return loss
 
-    _, _, flow = optimizer.flow(closure)
+    _, flow = optimizer.flow(closure)
     (call,) = flow.batch.calls
     assert call.args[0] is x
 

@@ -67,9 +67,9 @@ def residual_by_hand(flow_and_start: tuple, v: Tensor, a: Tensor) -> float:
     """|S + G^-1 C - J a| over |S + G^-1 C| in the batch norm, each by its definition."""
     flow, y = flow_and_start
     metric = flow.at(y).metric
-    r, s = metric.at.second(v)
-    target = s + flow.geometry.fisher.family.raised_connection(metric.at.z, r, metric.alpha)
-    left = target - metric.at.first(a)
+    r, s = metric.linearisation.second(v)
+    target = s + flow.geometry.fisher.family.raised_connection(metric.linearisation.z, r, metric.alpha)
+    left = target - metric.linearisation.first(a)
     return math.sqrt(metric.inner(left, left) / metric.inner(target, target))
 
 
@@ -132,8 +132,7 @@ def test_gradients_are_averaged_over_updates_once_per_update(rule: str) -> None:
     flow, y = gaussian_flow("dense", damping=0.1, averaging=0.5)
     first = flow.at(y).covector.clone()
     RULES[rule].step(flow, y, Constant(lr=0.1), None)
-    assert flow.base is not None
-    after = flow.base.memory
+    after = flow.at(flow.base).memory
     assert after.seen == 1
     assert torch.allclose(after.gradient, 0.5 * first)
     assert torch.allclose(first, torch.as_tensor(flow.batch.evaluate(y)[1]))
@@ -149,7 +148,18 @@ def test_the_midpoint_sees_its_own_gradient_and_metric() -> None:
     point = flow.at(middle)
     assert not torch.allclose(point.covector, base.covector)
     assert not torch.allclose(point.memory.factors.inverses[0][0], base.memory.factors.inverses[0][0])
-    assert flow.base is base
+    assert flow.at(y) is base
+
+
+@pytest.mark.parametrize("solver", ["kfac", "pcg"])
+def test_what_is_known_of_a_point_does_not_depend_on_which_was_visited_first(solver: str) -> None:
+    """The base point is where the step starts, not the first point that is asked for."""
+    (one, y), (other, start) = (gaussian_flow(solver, damping=0.1) for _ in range(2))
+    middle = y + 0.01
+    velocities = one.velocity(y), one.velocity(middle)
+    assert torch.equal(other.velocity(middle), velocities[1])
+    assert torch.equal(other.velocity(start), velocities[0])
+    assert torch.equal(other.at(start).memory.factors.statistics[0][1], one.at(y).memory.factors.statistics[0][1])
 
 
 @pytest.mark.parametrize("solver", ["kfac", "pcg"])

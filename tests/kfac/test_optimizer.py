@@ -187,11 +187,11 @@ def test_values_seen_in_the_closure_are_those_of_the_network(activation: nn.Modu
     """The forward pass is not run again; what it left behind gives the same metric to the last bit."""
     task = Regression(nn.Sequential(nn.Linear(1, 10), activation, nn.Linear(10, 10), activation, nn.Linear(10, 1)))
     optimizer = NaturalGradient(task.module, FixedGaussian())
-    start, _, flow = optimizer.flow(task)
-    network, v = optimizer.geometry.network, torch.randn_like(start)
+    _, flow = optimizer.flow(task)
+    network, v = optimizer.geometry.network, torch.randn_like(flow.base)
     assert [len(values) for values in flow.batch.values] == [5]
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in task.module.modules())
-    seen, fresh = flow.at(start).metric.at, network.linearise(start, flow.batch.calls[0])
+    seen, fresh = flow.at(flow.base).metric.linearisation, network.linearise(flow.base, flow.batch.calls[0])
     for a, b in zip(seen.second(v), fresh.second(v), strict=True):
         assert torch.equal(a, b)
 
@@ -206,7 +206,7 @@ def test_a_closure_that_calls_the_module_beside_the_loss() -> None:
         return loss
 
     optimizer = NaturalGradient(task.module, FixedGaussian())
-    _, _, flow = optimizer.flow(closure)
+    _, flow = optimizer.flow(closure)
     (call,), (values,) = flow.batch.calls, flow.batch.values
     assert call.args[0] is task.x
     assert [len(value) for value in values] == [60, 60, 60]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from geonpg.kfac import FixedGaussian, HessianFree, NaturalGradient
-from geonpg.kfac.cases import Cases, Problem
+from geonpg.kfac.hessian_free import Cases, Problem
 
 GPU_STATE = torch.arange(16, dtype=torch.uint8)  # a CUDA generator's: a seed and an offset, eight bytes each
 

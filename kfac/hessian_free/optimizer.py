@@ -1,4 +1,4 @@
-"""Hessian-free natural gradient (Martens, 2010; paper, experiments) with any update rule."""
+"""Hessian-free optimisation: one update after the other, with Levenberg and Marquardt's damping."""
 
 import math
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from torch import Generator, Tensor
 
 from geonpg.errors import choose, require
 
+from ..control import Move
+from ..flow import StepFailure
+from ..rules import RULES, Memory
+from ..saved import require_keys
 from .cases import Evaluation, Problem
-from .control import Move
-from .flow import StepFailure
-from .hessian_free_flow import HessianFreeFlow, HessianFreeSettings, Warm
-from .rules import RULES, Memory
-from .saved import require_keys
+from .chunk import HessianFreeSettings
+from .flow import HessianFreeFlow, Warm
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,17 @@ class HessianFreeReport:
 
 
 class HessianFree:
-    """Hessian-free optimisation of a problem from the parameters y by a rule of `RULES`.
+    """Hessian-free optimisation of a problem by a rule of `RULES`.
 
     The metric sees the chunks of the training cases in turn, one per update. The damping is Levenberg's and
-    Marquardt's: it follows how well the quadratic model predicted the last update.
+    Marquardt's: it follows how well the quadratic model predicted the last update. `y` holds the parameters;
+    `problem.layout.write(optimizer.y)` puts them into the module.
+
+    problem: the network, its output family and its training cases.
+    y: the parameters to start from, flat; usually `problem.layout.read()`.
+    rule: "ng", "mid", "geo" or "geof"; "mid" ends lowest where we measured (docs/optimizer.md).
+    settings: damping, truncation, line search and the like; the paper's by default.
+    seed: of the draws that the damping "diagonal" makes; any integer.
     """
 
     # Levenberg-Marquardt: what the damping is multiplied by where the model promised too much, and too little.
@@ -52,36 +60,28 @@ class HessianFree:
         self._draw = Generator().manual_seed(seed)
 
     def step(self) -> HessianFreeReport:
-        """One update. One that fails leaves the parameters where they were and raises the damping."""
+        """Take one update; one that fails leaves the parameters where they were and raises the damping."""
         rule = self.rule if self.damping < self.settings.threshold else RULES["ng"]
-        chunk = self.updates % self.problem.cases.chunks
-        flow = HessianFreeFlow(self.problem, self.settings, self.damping, chunk, self.warm, self.now, self._draw)
+        chunk, start, damping = self.updates % self.problem.cases.chunks, self.y, self.damping
+        flow = HessianFreeFlow(self.problem, self.settings, start, damping, chunk, self.warm, self.now, self._draw)
         self.updates += 1
         try:
-            move, last = rule.step(flow, self.y, self.settings.control, self.last)
+            move, last = rule.step(flow, start, self.settings.control, self.last)
         except StepFailure:
-            move, last = Move(self.y, torch.zeros_like(self.y), 0.0, False), None
-        ratio = self._ratio(flow, move) if move.accepted else -math.inf
-        damping = self.damping
+            move, last = Move(start, torch.zeros_like(start), 0.0, False), None
+        ratio = reduction_ratio(flow, move) if move.accepted else -math.inf
         if ratio > 0.75:
             self.damping *= self.LOWER
         elif not ratio >= 0.25:
             self.damping *= self.RAISE
-        self.now = flow.evaluation(move.y) if move.accepted else self.now or self.problem.evaluate(self.y)
+        self.now = flow.evaluation(move.y) if move.accepted else self.now or self.problem.evaluate(start)
         self.y, self.last, self.warm = move.y, last, flow.warm if move.accepted else {}
         return HessianFreeReport(
-            self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, move.accepted and flow.kept
+            self.now.loss, self.now.error, damping, ratio, move.h, flow.iterations, move.accepted and flow.corrected
         )
 
-    def _ratio(self, flow: HessianFreeFlow, move: Move) -> float:
-        """Actual over predicted reduction; the prediction is the damped quadratic model's along the velocity."""
-        curvature = float(move.v @ flow.at(self.y).product(move.v))
-        predicted = move.h * flow.slope(self.y, move.v) + 0.5 * move.h**2 * curvature
-        actual = flow.loss(move.y) - flow.loss(self.y)
-        return actual / predicted if predicted < 0 else -math.inf
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next update depends on, as tensors and numbers."""
+        """Return everything that the next update depends on, as tensors and numbers."""
         return {
             "y": self.y,
             "damping": self.damping,
@@ -93,6 +93,7 @@ class HessianFree:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was called; raise Refused for the state of another network or optimiser."""
         require_keys("HessianFree", state, self.state_dict())
         size = self.problem.layout.size
         require(len(state["y"]) == size, f"this state has {len(state['y'])} parameters, the network {size}")
@@ -100,3 +101,11 @@ class HessianFree:
         self.warm, self.last = dict(state["warm"]), state["last"]
         self.now = None if state["now"] is None else Evaluation(**state["now"])
         self._draw.set_state(state["draw"])
+
+
+def reduction_ratio(flow: HessianFreeFlow, move: Move) -> float:
+    """Divide the actual by the predicted reduction of the loss; the damped quadratic model predicts it, along v."""
+    curvature = float(move.v @ flow.at(flow.base).product(move.v))
+    predicted = move.h * flow.slope(flow.base, move.v) + 0.5 * move.h**2 * curvature
+    actual = flow.loss(move.y) - flow.loss(flow.base)
+    return actual / predicted if predicted < 0 else -math.inf

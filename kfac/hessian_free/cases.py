@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from geonpg.errors import require
 
-from .families import Family
-from .layout import Layout
-from .linearisation import Linearisation
-from .network import Call, Network
+from ..families import Family
+from ..layout import Layout
+from ..linearisation import Linearisation
+from ..network import Call, Network
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,12 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Cases:
-    """Inputs x, targets t, and how a case's error is reported: (z, t) -> [cases].
+    """Inputs, targets, and how the error of a case is reported.
 
-    The cases are taken in `chunks` parts of nearly equal size; memory is needed for one at a time.
+    x: the inputs, [cases, ...].
+    t: the targets, [cases, ...], as the output family draws them.
+    error: the reported error as a function of outputs and targets, (z, t) -> [cases].
+    chunks: in how many parts of nearly equal size the cases are taken; memory is needed for one at a time (1 to 50).
     """
 
     x: Tensor
@@ -46,11 +49,18 @@ class Cases:
 
     @cached_property
     def parts(self) -> list[tuple[Tensor, Tensor]]:
+        """The chunks, as pairs of inputs and targets."""
         return list(zip(self.x.tensor_split(self.chunks), self.t.tensor_split(self.chunks), strict=True))
 
 
 class Problem:
-    """What is minimised: -E log p(t | z) + decay / 2 |weights|^2, as a function of the flat parameters y."""
+    """What is minimised: -E log p(t | z) + decay / 2 |weights|^2, as a function of the flat parameters y.
+
+    module: a network whose every trainable parameter belongs to an `nn.Linear`; chains of them are fastest.
+    family: the output family, whose parameters the module returns.
+    cases: the training cases.
+    decay: of the weights, not of the biases (0 to 1e-4).
+    """
 
     def __init__(self, module: nn.Module, family: Family, cases: Cases, decay: float = 0.0) -> None:
         require(decay >= 0, f"decay must not be negative, not {decay}")
@@ -64,23 +74,31 @@ class Problem:
 
     @property
     def layout(self) -> Layout:
+        """Where each parameter lies in the flat vector."""
         return self.network.layout
 
     def linearise(self, y: Tensor, chunk: int) -> Linearisation:
+        """Linearise the network at y on one chunk."""
         return self.network.linearise(y, Call((self.cases.parts[chunk][0],)))
 
     def penalty(self, y: Tensor) -> float:
+        """Compute the weight decay's part of the loss."""
         return 0.5 * float(self.decays @ (y * y)) if self.decay else 0.0
 
     @torch.no_grad()
-    def evaluate(self, y: Tensor) -> Evaluation:
-        """On all cases; sums are carried in double precision."""
-        loss, error = measure(self.network, self.family, self.cases, y)
-        return Evaluation(loss + self.penalty(y), error)
+    def evaluate(self, y: Tensor, cases: Cases | None = None) -> Evaluation:
+        """Compute loss and error at y on all training cases, or on those given; sums are in double precision."""
+        cases = self.cases if cases is None else cases
+        loss = error = 0.0
+        for x, t in cases.parts:
+            z = self.network.outputs(y, Call((x,)))
+            loss -= float(self.family.log_prob(z, t).double().sum())
+            error += float(cases.error(z, t).double().sum())
+        return Evaluation(loss / len(cases) + self.penalty(y), error / len(cases))
 
     @torch.no_grad()
     def gradient(self, y: Tensor) -> Tensor:
-        """On all cases: [size]."""
+        """Compute the gradient of the loss on all cases: [size]."""
         total = self.decays * y
         for chunk, (_, t) in enumerate(self.cases.parts):
             at = self.linearise(y, chunk)
@@ -89,7 +107,7 @@ class Problem:
 
     @torch.no_grad()
     def squared_gradients(self, at: Linearisation, u: Tensor) -> Tensor:
-        """The mean over cases of the squared gradient that u, a cotangent of z, pulls back to: [size]."""
+        """Average over cases the squared gradient that u, a cotangent of z, pulls back to: [size]."""
         squares = {}
         for name, (a, d) in at.signals(u).items():
             d2 = d.square()
@@ -99,19 +117,8 @@ class Problem:
         return self.layout.flatten(squares[name] for name in self.layout.names)
 
 
-@torch.no_grad()
-def measure(network: Network, family: Family, cases: Cases, y: Tensor) -> tuple[float, float]:
-    """-E log p(t | z) and the mean error at y."""
-    loss = error = 0.0
-    for x, t in cases.parts:
-        z = network.outputs(y, Call((x,)))
-        loss -= float(family.log_prob(z, t).double().sum())
-        error += float(cases.error(z, t).double().sum())
-    return loss / len(cases), error / len(cases)
-
-
 def sparse_initialisation(module: nn.Module, generator: torch.Generator, incoming: int = 15) -> None:
-    """Each unit gets `incoming` weights drawn from a standard normal; all else is zero (Martens, 2010)."""
+    """Draw `incoming` weights of each unit from a standard normal, and set all else to zero (Martens, 2010)."""
     for layer in module.modules():
         if isinstance(layer, nn.Linear):
             with torch.no_grad():
