@@ -10,6 +10,7 @@ Array = NDArray[Any]  # whatever an environment returns
 Observations = Array | dict[str, Array] | tuple[Array, ...]
 
 LARGEST = float(np.finfo(np.float32).max)  # what networks and buffers hold
+LARGEST_SQUARE = LARGEST**2
 
 
 class BrokenEnvironment(RuntimeError):
@@ -59,7 +60,9 @@ def fits(numbers: Array) -> bool:
     if numbers.dtype.kind != "f":
         return True
     # the cheap test first; it also fails for numbers whose square overflows
-    return float(np.vdot(numbers, numbers)) <= LARGEST**2 or bool((np.abs(numbers.astype(np.float64)) <= LARGEST).all())
+    if float(np.vdot(numbers, numbers)) <= LARGEST_SQUARE:  # in float64: float32 would compare with infinity
+        return True
+    return bool((np.abs(numbers.astype(np.float64)) <= LARGEST).all())
 
 
 def first_broken(rows: Array) -> tuple[int, float]:

@@ -122,6 +122,8 @@ env.venv.env_method("set_state", np.full(9, 0.3), np.zeros(9), indices=1)
 pictures = env.render()
 assert [picture.shape for picture in pictures] == [(48, 64, 3)] * 3, pictures
 assert not np.array_equal(pictures[0], pictures[1])
+assert np.array_equal(env.venv.render(), pictures[0])
+assert pictures[0].std() > 1, "something is drawn"
 recorder = RecordVideo(env, sys.argv[1], video_length=3)
 recorder.reset(seed=0)
 for _ in range(4):
@@ -131,6 +133,7 @@ recorder.close()
 
 
 def test_E15_every_environment_is_drawn(tmp_path: Path) -> None:
+    """By gymnasium's interface, and one of them by SB3's."""
     assert drawn(VIDEO, tmp_path)
     assert list(tmp_path.glob("*.mp4"))
 
