@@ -24,8 +24,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
 from geonpg.errors import Refused
-from geonpg.kfac import NaturalGradient, Ranks, TrustRegion
-from geonpg.kfac.ranks import ALONE
+from geonpg.kfac import ALONE, NaturalGradient, Ranks, TrustRegion
 
 from .collector import Observations, collect, whole_batch
 from .inputs import InputFollower

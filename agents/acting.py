@@ -15,8 +15,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from stable_baselines3.common.utils import obs_as_tensor
 from torch import nn
 
-from geonpg.kfac import FreeLogStd, Ranks
-from geonpg.kfac.ranks import ALONE
+from geonpg.kfac import ALONE, FreeLogStd, Ranks
 
 from .outputs import Networks
 

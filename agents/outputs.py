@@ -22,8 +22,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
 from torch import Tensor, nn
 
 from geonpg.errors import Refused
-from geonpg.kfac import Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product, Ranks
-from geonpg.kfac.ranks import ALONE
+from geonpg.kfac import ALONE, Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product, Ranks
 
 Observations = Any  # a tensor, or a dictionary of tensors
 

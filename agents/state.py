@@ -11,8 +11,7 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.save_util import recursive_getattr
 from torch import nn
 
-from geonpg.kfac import NaturalGradient
-from geonpg.kfac.rules import FasterGeodesic
+from geonpg.kfac import FasterGeodesic, NaturalGradient
 
 from .acktr import ACKTR
 from .forms import AnyLength, Anything, Later, Many, Maybe, OneOf

@@ -112,6 +112,19 @@ def test_dependencies_point_one_way(path: Path) -> None:
 
 
 @every_file
+def test_outsiders_use_what_kfac_exports(path: Path) -> None:
+    """Its files may be rearranged; what `geonpg.kfac` exports stays. Tests may reach inside."""
+    exported = next(
+        ast.literal_eval(node.value)
+        for node in ast.parse((ROOT / "kfac" / "__init__.py").read_text()).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    if not room_of(path).startswith("kfac"):
+        reached = {parts[2:] for parts in imports(path) if parts[:2] == ("geonpg", "kfac")}
+        assert reached <= {(name,) for name in exported}, "import from geonpg.kfac, and export there what is missing"
+
+
+@every_file
 def test_files_and_functions_stay_short(path: Path) -> None:
     source = path.read_text()
     assert len(source.splitlines()) <= 300

@@ -22,8 +22,7 @@ from tqdm import tqdm
 from geonpg.agents import ACKTR
 from geonpg.agents.stepping import Stepper
 from geonpg.configs import load
-from geonpg.kfac import ProcessGroup, Ranks
-from geonpg.kfac.ranks import ALONE
+from geonpg.kfac import ALONE, ProcessGroup, Ranks
 from geonpg.scripts.common.style import plain
 from geonpg.scripts.runs.our_plan import OurPlan
 from geonpg.scripts.runs.process import prepare

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from tqdm import tqdm
 
-from geonpg.kfac import CgSolver, NaturalGradient, TrustRegion
-from geonpg.kfac.rules import RULES
+from geonpg.kfac import RULES, CgSolver, NaturalGradient, TrustRegion
 from geonpg.scripts.benches.bandit import FAMILY, Bandit, actor
 
 KLS, SEEDS, DAMPING = (0.01, 0.03, 0.1, 0.3), range(4), 0.01

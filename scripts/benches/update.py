@@ -7,8 +7,7 @@ from collections.abc import Callable
 import torch
 from tqdm import tqdm
 
-from geonpg.kfac import NaturalGradient, TrustRegion
-from geonpg.kfac.network import Call, Network
+from geonpg.kfac import Call, NaturalGradient, Network, TrustRegion
 from geonpg.scripts.benches.bandit import FAMILY, Bandit, actor
 
 RULES, SOLVERS, REPEATS = ("ng", "mid", "geo", "geof"), ("kfac", "pcg"), 100

@@ -14,8 +14,7 @@ from scipy.optimize import brentq
 from scipy.special import digamma
 from torch import Tensor
 
-from geonpg.kfac import RULES, Constant, DenseFlow
-from geonpg.kfac.flow import StepFailure
+from geonpg.kfac import RULES, Constant, DenseFlow, StepFailure
 from geonpg.scripts.common.artifacts import Cell, Table
 
 # Told what a finished piece of work cost, roughly in milliseconds; feeds the progress bar.

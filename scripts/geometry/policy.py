@@ -15,10 +15,22 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 from torch.nn.utils.parametrize import register_parametrization
 
-from geonpg.kfac import RULES, SOLVERS, Constant, FactorSettings, Gaussian, KroneckerFisher, Rule
-from geonpg.kfac.flow import StepFailure
-from geonpg.kfac.network import Call, Network
-from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
+from geonpg.kfac import (
+    RULES,
+    SOLVERS,
+    Batch,
+    Call,
+    Constant,
+    FactorSettings,
+    FlowMemory,
+    Gaussian,
+    Geometry,
+    KroneckerFisher,
+    Network,
+    NetworkFlow,
+    Rule,
+    StepFailure,
+)
 from geonpg.scripts.common.artifacts import Cell, Table
 from geonpg.scripts.geometry.batch import PolicyBatch, record_batch
 from geonpg.scripts.geometry.gamma import Tick

@@ -16,8 +16,7 @@ from geonpg.envs import Frames, Normalize, ScaleActions, is_native, make_vec
 from geonpg.envs.normalize import has_numbers
 from geonpg.envs.spaces import is_large_image
 from geonpg.errors import Refused
-from geonpg.kfac import Ranks
-from geonpg.kfac.ranks import ALONE
+from geonpg.kfac import ALONE, Ranks
 from geonpg.scripts.runs.guard import Guarded, making
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}

@@ -9,8 +9,7 @@ import torch
 import torch.distributed as dist
 
 from geonpg.configs import Settings
-from geonpg.kfac import ProcessGroup, Ranks
-from geonpg.kfac.ranks import ALONE
+from geonpg.kfac import ALONE, ProcessGroup, Ranks
 
 
 @contextmanager

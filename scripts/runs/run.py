@@ -17,8 +17,7 @@ from geonpg.agents.forms import misfit
 from geonpg.agents.state import OWN, form_of, get_state, set_state
 from geonpg.errors import require
 from geonpg.files import write_text
-from geonpg.kfac import Ranks
-from geonpg.kfac.ranks import ALONE
+from geonpg.kfac import ALONE, Ranks
 from geonpg.scripts.common.stopping import Stopped, stopping_at
 from geonpg.scripts.runs import folder as files
 from geonpg.scripts.runs.building import normalization_of
