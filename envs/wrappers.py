@@ -82,7 +82,7 @@ class ScaleActions(VecEnvWrapper):
             raise Refused(f"scale_actions takes actions in a bounded box, not {space}")
         super().__init__(venv, action_space=spaces.Box(-1.0, 1.0, space.shape, np.float32))
         self._low, self._high = space.low, space.high
-        self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2
+        self.middle, self.half = (space.high + space.low) / 2, (space.high - space.low) / 2
 
     def reset(self) -> VecEnvObs:
         """Begin new episodes."""
@@ -90,7 +90,11 @@ class ScaleActions(VecEnvWrapper):
 
     def step_async(self, actions: Numbers) -> None:
         """Scale the actions of the next step; those beyond [-1, 1] stay within the bounds."""
-        self.venv.step_async((self._middle + self._half * actions).clip(self._low, self._high))
+        self.venv.step_async(self.scaled(actions))
+
+    def scaled(self, actions: Numbers) -> Numbers:
+        """Map actions in [-1, 1] to the environment's bounds, for trained policies too (scripts/models/policy.py)."""
+        return (self.middle + self.half * actions).clip(self._low, self._high)
 
     def step_wait(self) -> VecEnvStepReturn:
         """Step the environments."""
