@@ -6,7 +6,7 @@ TRAINING := $(VENV)/.installed
 EVERYTHING := $(VENV)/.installed-dev
 TYPES := build/types
 
-.PHONY: install dev train test lint bench sb3-suite clean
+.PHONY: install dev train test lint docs bench sb3-suite clean
 
 # What training needs and nothing else; `make dev` adds Ray, rl_zoo3, ONNX, linters and what tests want.
 install: $(TRAINING)
@@ -40,6 +40,11 @@ lint: dev
 	rm -rf build $(TYPES)
 	$(PIP) --no-deps --target $(TYPES) .
 	MYPYPATH=$(TYPES) $(BIN)/mypy -p geonpg
+
+# A static site in build/site; what mkdocs warns of, a broken link for example, is an error.
+docs: install
+	$(PIP) --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: dev
 	$(BIN)/geonpg bench update
