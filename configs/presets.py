@@ -1,9 +1,9 @@
-"""Presets: TOML files that hold what differs from the schema, for every task and for some.
+"""Presets: TOML files that hold what differs from the schema, for all tasks or for some.
 
 A file has a one-line `description`, settings, and tables such as [task.Walker2d] (any version) or
-[task."Walker2d-v4"] (that one). `extends = "paper"` starts from another preset. What is said later wins:
+[task."Walker2d-v4"] (that one). `extends = "paper"` starts from another preset. The later of these wins:
 schema, what is extended, the file's own settings, its table for any version, its table for this one, overrides.
-A table's name that is nearly one of FAMILIES dies as misspelt, unless it has a version.
+A table's name that is nearly one of FAMILIES is refused as misspelt, unless it has a version.
 """
 
 import json
@@ -27,16 +27,16 @@ FAMILIES = (
     "Ant", "HalfCheetah", "Hopper", "Humanoid", "HumanoidStandup", "InvertedDoublePendulum", "InvertedPendulum",
     "Reacher", "Swimmer", "Walker2d",
 )  # fmt: skip
-CLOSE = 0.85  # two names, by difflib: Waker2d is to Walker2d, Pendulum is not to InvertedPendulum
+CLOSE = 0.85  # similarity of two names, by difflib: Waker2d and Walker2d, not Pendulum and InvertedPendulum
 Values = Mapping[str, Any]
-EARLIER: Values = {"cautious": False}  # what runs did before there was a setting for it
+EARLIER: Values = {"cautious": False}  # settings of runs that were recorded before these settings existed
 DEEPEST = 10  # levels of tables and lists: ours have four
 TOO_DEEP = f"tables and lists may be nested {DEEPEST} levels deep, not more"
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings and where they stand."""
+    """Settings, and the file or table that they come from."""
 
     source: str
     values: Values
@@ -44,7 +44,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Preset:
-    """One TOML file, its values checked. `extends` is a name, a path, or nothing."""
+    """One TOML file, its values checked. `extends` is a name, a path, or empty."""
 
     name: str
     description: str
@@ -53,18 +53,23 @@ class Preset:
     tasks: Mapping[str, Values]
 
     def tables(self, tasks: Iterable[str]) -> list[Layer]:
-        """What it says of those tasks that it knows."""
+        """Return its tables for these tasks, where it has any."""
         return [Layer(f"{self.name}, task {task}", self.tasks[task]) for task in tasks if task in self.tasks]
 
 
 def names() -> list[str]:
-    """The presets that come with the package."""
+    """List the presets that come with the package."""
     found = (entry.name for entry in files("geonpg.configs").iterdir())
     return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
 
 
 def load(preset: str, env_id: str | None = None, overrides: Mapping[str, Any] = {}) -> Settings:
-    """The settings of a preset, which is a name or a path to a .toml file, for one task or for any."""
+    """Return the settings of a preset.
+
+    preset: a name, or a path to a .toml file.
+    env_id: the task, such as Walker2d-v4; None for what holds for all tasks.
+    overrides: settings that win over the preset's.
+    """
     values: dict[str, Any] = {}
     for layer in layers(preset, env_id):
         values |= layer.values
@@ -72,7 +77,7 @@ def load(preset: str, env_id: str | None = None, overrides: Mapping[str, Any] = 
 
 
 def load_recorded(path: str) -> Settings:
-    """The settings that a run has recorded; what there was no setting for then, it did in its own way."""
+    """Return the settings that a run has recorded; a setting that did not exist then has the value of EARLIER."""
     values = dict(EARLIER)
     for layer in layers(path):
         values |= layer.values
@@ -80,7 +85,7 @@ def load_recorded(path: str) -> Settings:
 
 
 def layers(preset: str, env_id: str | None = None) -> list[Layer]:
-    """What a preset adds to the schema, the strongest last."""
+    """List what a preset changes in the schema; later layers win."""
     found: list[Layer] = []
     for part in lineage(preset):
         found += [Layer(part.name, part.values), *part.tables(task_names(env_id))]
@@ -88,7 +93,7 @@ def layers(preset: str, env_id: str | None = None) -> list[Layer]:
 
 
 def lineage(preset: str) -> list[Preset]:
-    """A preset and, before it, those that it extends."""
+    """Read a preset and those that it extends, these first."""
     chain = [read(preset)]
     while chain[0].extends:
         with blaming(chain[0].name):
@@ -99,12 +104,12 @@ def lineage(preset: str) -> list[Preset]:
 
 
 def task_names(env_id: str | None) -> list[str]:
-    """What a task's tables may be called: without its version, and in full."""
+    """Return the names of a task's tables: without its version, and in full."""
     return [] if env_id is None else list(dict.fromkeys([VERSION.sub("", env_id), env_id]))
 
 
 def read(preset: str) -> Preset:
-    """One file, checked. A path that it extends is relative to it."""
+    """Read and check one file. A path that it extends is relative to it."""
     text = text_of(preset)
     with blaming(preset):
         content = parse_toml(text)
@@ -116,7 +121,7 @@ def read(preset: str) -> Preset:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The content of a TOML text; one that is nested too deeply to be handled or shown is wrong, too."""
+    """Parse TOML; text that is nested too deeply to be handled or shown raises TOMLDecodeError, too."""
     try:
         content = tomllib.loads(text)
     except RecursionError:
@@ -131,6 +136,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def text_of(preset: str) -> str:
+    """Read the text of a preset, by name or path; refuse what cannot be read."""
     if not preset.endswith(SUFFIX):
         name = known("preset", preset, names(), " or a path to a .toml file")
         return files("geonpg.configs").joinpath(name + SUFFIX).read_text(encoding="utf-8")
@@ -144,7 +150,7 @@ def text_of(preset: str) -> str:
 
 @contextmanager
 def blaming(source: str) -> Iterator[None]:
-    """An error in here names its source."""
+    """Put the source's name before the message of an error."""
     try:
         yield
     except (Refused, tomllib.TOMLDecodeError) as error:
@@ -152,6 +158,7 @@ def blaming(source: str) -> Iterator[None]:
 
 
 def line(content: Values, key: str) -> str:
+    """Return a line of text under a key, empty if there is none; refuse anything else."""
     text = content.get(key, "")
     if not isinstance(text, str) or not text.isprintable():
         raise Refused(f"{key} must be one line of text, not {text!r}")
@@ -159,6 +166,7 @@ def line(content: Values, key: str) -> str:
 
 
 def task_tables(content: Values) -> dict[str, Values]:
+    """Return the tables of tasks, by name, with their values checked."""
     tables = content.get("task", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise Refused("task must be tables such as [task.Walker2d]")
@@ -171,10 +179,13 @@ def task_tables(content: Values) -> dict[str, Values]:
 
 
 def check_name(task: str) -> None:
-    """A misspelt name would be ignored in silence. Any task may be named in full, but not in another case than ours."""
+    """Refuse a misspelt task, which would be ignored in silence.
+
+    Any task may be named in full, with a version, but not one of ours in another case.
+    """
     family = VERSION.sub("", task)
     version = task.removeprefix(family)
-    same = [known for known in FAMILIES if known.lower() == family.lower()]
+    same = [ours for ours in FAMILIES if ours.lower() == family.lower()]
     close = [] if version else get_close_matches(family, FAMILIES, n=1, cutoff=CLOSE)
     meant = [*same, *close, family][0]
     if meant != family:
@@ -183,13 +194,13 @@ def check_name(task: str) -> None:
 
 
 def checked_values(values: Values, besides: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The settings among `values`, in their one form; what is neither a setting nor named in `besides` dies."""
+    """Check the settings among `values`; refuse a key that is neither a setting nor named in `besides`."""
     keys = [known("key", key, [*FIELDS, *besides]) for key in values]
     return {key: checked(key, values[key]) for key in keys if key not in besides}
 
 
 def parse_overrides(items: Iterable[str]) -> dict[str, Any]:
-    """From ["hidden=64,64", "calibrate=false", ...], as `--set` takes them; of equal keys the last counts."""
+    """Read settings from ["hidden=64,64", "anneal=false", ...], as `--set` takes them; the last of equal keys wins."""
     overrides = {}
     for item in items:
         key, equals, text = item.partition("=")
@@ -201,19 +212,19 @@ def parse_overrides(items: Iterable[str]) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """A value as TOML writes it, which for these types is as JSON does."""
+    """Write a value as TOML does, which for these types is as JSON does."""
     return json.dumps(value)
 
 
 def spelled(value: Any) -> str:
-    """A value as `--set` takes it."""
+    """Write a value as `--set` takes it."""
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return value if isinstance(value, str) else shown(value)
 
 
 def to_toml(settings: Settings, description: str = "") -> str:
-    """Every key and value, after one line of description; `load` reads it back to equal settings."""
+    """Write every key and value, after one line of description; `load` reads equal settings back."""
     line = "".join(letter if letter.isprintable() else "?" for letter in description)
     heading = f"description = {json.dumps(line, ensure_ascii=False)}\n" if line else ""
     return heading + "".join(f"{key} = {shown(value)}\n" for key, value in asdict(settings).items())

@@ -13,7 +13,7 @@ LARGEST_SEED = 2**32 - 1  # that numpy takes
 
 @dataclass(frozen=True)
 class Kind:
-    """A type of setting: its words, which values are of it, their one form, and how text is read as one."""
+    """A type of setting: its name in messages, a test of values, the form they are stored in, and a parser of text."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -23,31 +23,34 @@ class Kind:
 
 @dataclass(frozen=True)
 class Legal:
-    """Which values of its type a setting takes, in words and as a test."""
+    """The values of its type that a setting takes, in words and as a test."""
 
     words: str
     test: Callable[[Any], bool]
 
 
 def is_int(value: Any) -> bool:
-    """Booleans are no integers here, although Python says so."""
+    """Return whether this is an integer; booleans are not, although Python says so."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_whole(value: Any) -> bool:
-    """True for 1000000 and for 1e6, which means the same."""
+    """Return whether this is a whole number: 1000000, or 1e6, which means the same."""
     return is_int(value) or (isinstance(value, float) and value.is_integer())
 
 
 def is_finite(value: Any) -> bool:
+    """Return whether this is a number that a float holds."""
     return (is_int(value) or isinstance(value, float)) and abs(value) <= sys.float_info.max
 
 
 def are_whole(value: Any) -> bool:
+    """Return whether this is a list of whole numbers."""
     return isinstance(value, list | tuple) and all(map(is_whole, value))
 
 
 def parse_bool(text: str) -> bool:
+    """Read true or false, in any case; ValueError if it is neither."""
     if text.lower() not in ("true", "false"):
         raise ValueError(text)
     return text.lower() == "true"
@@ -64,6 +67,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_ints(text: str) -> tuple[int, ...]:
+    """Read 64,64; empty text is an empty list."""
     return tuple(map(parse_int, text.split(","))) if text else ()
 
 
@@ -77,26 +81,29 @@ KINDS: Mapping[Any, Kind] = {
 
 
 def one_of(*names: str) -> Legal:
+    """Allow these names."""
     return Legal(f"one of {', '.join(names)}", lambda value: value in names)
 
 
 def at_least(low: int) -> Legal:
+    """Allow values from `low` on."""
     return Legal(f"of at least {low}", lambda value: value >= low)
 
 
 def within(low: int, high: int) -> Legal:
+    """Allow values between bounds, these included."""
     return Legal(f"in [{low}, {high}]", lambda value: low <= value <= high)
 
 
 def up_to(high: int, low: int = 1) -> Legal:
-    """A count; above `high` no machine and no patience would do."""
+    """Allow counts from `low` to `high`, above which no machine and no patience would do."""
     return Legal(f"from {low} to {high:,}", lambda value: low <= value <= high)
 
 
 ANY = Legal("", lambda value: True)
 POSITIVE = Legal("above 0", lambda value: value > 0)
 AVERAGING = Legal("in [0, 1)", lambda value: 0 <= value < 1)
-WIDEST, DEEPEST = 16_384, 64  # layers, in units and in number
+WIDEST, DEEPEST = 16_384, 64  # units of a layer, and number of layers
 SIZES = Legal(
     f"from 1 to {WIDEST:,}, at most {DEEPEST} of them, such as 64,64",
     lambda value: len(value) <= DEEPEST and all(1 <= size <= WIDEST for size in value),
@@ -107,12 +114,13 @@ ACTIVATIONS = one_of("tanh", "relu", "elu")
 
 
 def setting(default: T, help: str, legal: Legal = ANY) -> T:
+    """Declare a setting with its default, one line of help and its legal values."""
     return field(default=default, metadata={"help": help, "legal": legal})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A training run: rollout, policy, critic, run. A wrong value dies here."""
+    """The settings of a training run: rollout, policy, critic, run. A wrong value raises Refused."""
 
     n_envs: int = setting(16, "environments stepped side by side", up_to(16_384))
     n_steps: int = setting(64, "steps of each environment per update", up_to(1_000_000))
@@ -121,7 +129,7 @@ class Settings:
     normalize_observations: bool = setting(True, "observations with running mean 0 and variance 1")
     normalize_rewards: bool = setting(True, "rewards divided by the running deviation of their discounted sum")
     clip: float = setting(10.0, "largest size of a normalised observation or reward", POSITIVE)
-    frames: int = setting(1, "observations of the last so many steps side by side", up_to(1000))
+    frames: int = setting(1, "observations of the last steps shown side by side, this many", up_to(1000))
     scale_actions: bool = setting(False, "the policy's actions live in [-1, 1] and are scaled to the bounds")
 
     method: str = setting("geo", "update rule of the policy", METHODS)
@@ -129,7 +137,7 @@ class Settings:
     alpha: float = setting(0.0, "connection: 0 Levi-Civita (the paper), 1 exponential, -1 mixture", within(-1, 1))
     calibrate: bool = setting(True, "scale the correction to its least-squares length; false is the published form")
     learning_rate: float = setting(0.3, "longest step h of the policy", POSITIVE)
-    target_kl: float = setting(0.003, "predicted KL divergence of one update of the policy, at most", POSITIVE)
+    target_kl: float = setting(0.003, "largest predicted KL divergence of one update of the policy", POSITIVE)
     anneal: bool = setting(True, "steps shorten over the run, in proportion to what is left of it")
     damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
     gradient_averaging: float = setting(0.9, "decay of the average of gradients over updates", AVERAGING)
@@ -138,7 +146,7 @@ class Settings:
     factor_averaging: float = setting(
         0.95, "decay of the average of K-FAC factors over updates, the policy's and the critic's", AVERAGING
     )
-    factors_every: int = setting(1, "updates between two looks at the policy's K-FAC factors", at_least(1))
+    factors_every: int = setting(1, "updates between two measurements of the policy's K-FAC factors", at_least(1))
     ent_coef: float = setting(0.0, "weight of the entropy bonus", at_least(0))
     normalize_advantage: bool = setting(True, "advantages of a batch with mean 0 and variance 1")
     advantage_floor: float = setting(0.1, "advantages are divided by no less than this", at_least(0))
@@ -152,7 +160,7 @@ class Settings:
     critic_solver: str = setting("pcg", "how the critic's natural gradient is solved for", SOLVERS)
     critic_cg_iterations: int = setting(3, "iterations of the critic's pcg and cg", up_to(10_000))
     critic_damping: float = setting(0.03, "added to the diagonal of the critic's Fisher matrix", at_least(0))
-    critic_target_kl: float = setting(0.0, "half the mean squared change of values in one update; 0: any", at_least(0))
+    critic_target_kl: float = setting(0.0, "half the largest mean squared change of values in one update; 0: any", at_least(0))
     critic_gradient_averaging: float = setting(0.0, "decay of the average of the critic's gradients", AVERAGING)
     critic_lambda: float = setting(0.95, "lambda of the critic's targets; 1 is Monte-Carlo", within(0, 1))
     critic_hidden: tuple[int, ...] = setting((64, 64), "sizes of the critic's hidden layers", SIZES)
@@ -175,18 +183,18 @@ FIELDS: Mapping[str, Field[Any]] = {f.name: f for f in fields(Settings)}
 
 
 def legal_words(key: str) -> str:
-    """Which values a key takes: 'an integer of at least 1'."""
+    """Say which values a key takes, such as 'an integer of at least 1'."""
     return f"{KINDS[FIELDS[key].type].words} {FIELDS[key].metadata['legal'].words}".strip()
 
 
 def help_of(key: str) -> str:
-    """One line on a key; where a name is to be chosen, with the names."""
+    """Explain a key in one line; if its value is a name, with the legal names."""
     choices = f": {legal_words(key)}" if FIELDS[key].type is str else ""
     return f"{FIELDS[key].metadata['help']}{choices}"
 
 
 def checked(key: str, value: Any) -> Any:
-    """The value of a key in its one form: an integer becomes a float where one is due, a list a tuple."""
+    """Return a value in the form it is stored in: 1 as 1.0 where a float is due, a list as a tuple; refuse others."""
     kind = KINDS[FIELDS[key].type]
     if not kind.holds(value) or not FIELDS[key].metadata["legal"].test(value):
         raise Refused(f"{key} must be {legal_words(key)}, not {value!r}")
@@ -194,7 +202,7 @@ def checked(key: str, value: Any) -> Any:
 
 
 def parsed(key: str, text: str) -> Any:
-    """The value of a key, read from text by the key's type."""
+    """Read the value of a key from text, by the key's type; refuse what is not of it."""
     try:
         value = KINDS[FIELDS[key].type].parse(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Presets are read in layers; what is wrong in one dies with its file's name."""
+"""Presets are read in layers; what is wrong in one is refused with its file's name."""
 
 import json
 from dataclasses import asdict, replace
@@ -23,6 +23,7 @@ from geonpg.configs import (
 )
 from geonpg.configs.presets import FAMILIES
 from geonpg.envs import is_native
+from geonpg.errors import Refused
 
 KEYS = ", ".join(FIELDS)
 FILE_KEYS = f"{KEYS}, description, extends, task"
@@ -164,16 +165,16 @@ WRONG_OVERRIDES = {
 
 
 @pytest.mark.parametrize("item", WRONG_OVERRIDES)
-def test_a_wrong_override_dies_in_one_sentence(item: str) -> None:
-    with pytest.raises(ValueError, match=r".") as died:
+def test_a_wrong_override_is_refused_in_one_sentence(item: str) -> None:
+    with pytest.raises(Refused, match=r".") as refused:
         parse_overrides([item])
-    assert str(died.value) == WRONG_OVERRIDES[item]
+    assert str(refused.value) == WRONG_OVERRIDES[item]
 
 
-def test_overrides_from_python_die_alike() -> None:
-    with pytest.raises(ValueError, match=r"^unknown key 'gama' \(did you mean gamma\?\): choose one of n_envs, "):
+def test_overrides_from_python_are_refused_alike() -> None:
+    with pytest.raises(Refused, match=r"^unknown key 'gama' \(did you mean gamma\?\): choose one of n_envs, "):
         load("default", overrides={"gama": 0.9})
-    with pytest.raises(ValueError, match=r"^gamma must be a finite number in \[0, 1\], not '0.9'$"):
+    with pytest.raises(Refused, match=r"^gamma must be a finite number in \[0, 1\], not '0.9'$"):
         load("default", overrides={"gamma": "0.9"})
 
 
@@ -200,12 +201,12 @@ WRONG_FILES = {
 
 
 @pytest.mark.parametrize("text", WRONG_FILES)
-def test_a_wrong_file_dies_with_its_name(text: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.toml", text)
-    with pytest.raises(ValueError, match=r".") as died:
-        load(path)  # a task's table dies even if another task, or none, is asked for
-    assert str(died.value) == f"{path}: {WRONG_FILES[text]}"
-    assert str(died.value).isprintable(), "one line"
+    with pytest.raises(Refused, match=r".") as refused:
+        load(path)  # a task's table is refused even if another task, or none, is asked for
+    assert str(refused.value) == f"{path}: {WRONG_FILES[text]}"
+    assert str(refused.value).isprintable(), "one line"
 
 
 DEEP = {
@@ -219,7 +220,7 @@ DEEP = {
 @pytest.mark.parametrize("kind", DEEP)
 def test_B7_what_is_nested_too_deeply_is_one_sentence(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.toml", DEEP[kind])
-    with pytest.raises(ValueError, match=r".") as refused:
+    with pytest.raises(Refused, match=r".") as refused:
         load(path)
     assert str(refused.value) == f"{path}: tables and lists may be nested 10 levels deep, not more"
 
@@ -245,26 +246,26 @@ def test_unknown_presets_and_unreadable_files(tmp_path: Path) -> None:
         path: f"cannot read preset {path!r}: No such file or directory",
     }
     for preset, sentence in wrong.items():
-        with pytest.raises(ValueError, match=r".") as died:
+        with pytest.raises(Refused, match=r".") as refused:
             load(preset)
-        assert str(died.value) == sentence
+        assert str(refused.value) == sentence
     Path(path).write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"cannot read preset .*mine.toml': it is not UTF-8 text$"):
+    with pytest.raises(Refused, match=r"cannot read preset .*mine.toml': it is not UTF-8 text$"):
         load(path)
     (tmp_path / "folder.toml").mkdir()
-    with pytest.raises(ValueError, match=r"cannot read preset .*folder.toml': Is a directory$"):
+    with pytest.raises(Refused, match=r"cannot read preset .*folder.toml': Is a directory$"):
         load(str(tmp_path / "folder.toml"))
 
 
 def test_what_is_extended_must_exist_and_not_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orphan = write(tmp_path / "orphan.toml", 'extends = "papr"')
-    with pytest.raises(ValueError, match=r"orphan.toml: unknown preset 'papr' \(did you mean paper\?\): choose one of"):
+    with pytest.raises(Refused, match=r"orphan.toml: unknown preset 'papr' \(did you mean paper\?\): choose one of"):
         load(orphan)
     write(tmp_path / "a.toml", 'extends = "b.toml"')
     write(tmp_path / "b.toml", 'extends = "../' + tmp_path.name + '/a.toml"')
     monkeypatch.chdir(tmp_path)
     for start in ("a.toml", "b.toml", str(tmp_path / "a.toml")):
-        with pytest.raises(ValueError, match=r"[ab].toml: extends goes in a circle through '.*[ab].toml'$"):
+        with pytest.raises(Refused, match=r"[ab].toml: extends goes in a circle through '.*[ab].toml'$"):
             load(start)
 
 
@@ -275,7 +276,7 @@ def test_C13_a_whole_number_may_be_written_as_one_likes(text: str, tmp_path: Pat
     settings = load(str(tmp_path / "mine.toml"))
     assert (settings.steps, type(settings.steps), settings.hidden) == (1_000_000, int, (100, 64))
     for wrong in ("1.5e0", "1e400", "nan"):
-        with pytest.raises(ValueError, match=f"^steps must be an integer .*, not '{wrong}'$"):
+        with pytest.raises(Refused, match=f"^steps must be an integer .*, not '{wrong}'$"):
             parse_overrides([f"steps={wrong}"])
 
 

@@ -1,4 +1,4 @@
-"""One dataclass holds every default; a wrong value dies in one sentence."""
+"""One dataclass holds every default; a wrong value is refused in one sentence."""
 
 import math
 from dataclasses import FrozenInstanceError, fields, replace
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from geonpg.configs import FIELDS, Settings, help_of, legal_words
+from geonpg.errors import Refused
 
 # What each type refuses, whatever the range.
 FOREIGN: dict[Any, list[Any]] = {
@@ -77,14 +78,14 @@ def test_legal_values_are_taken_in_one_form(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", FIELDS)
-def test_a_wrong_value_dies_with_the_legal_ones(key: str) -> None:
+def test_a_wrong_value_is_refused_with_the_legal_ones(key: str) -> None:
     words, _, wrong = CONTRACT[key]
     assert legal_words(key) == words
     for value in [*wrong, *FOREIGN[FIELDS[key].type]]:
-        with pytest.raises(ValueError, match=f"^{key} must be ") as died:
+        with pytest.raises(Refused, match=f"^{key} must be ") as refused:
             Settings(**{key: value})
-        assert str(died.value) == f"{key} must be {words}, not {value!r}"
-        assert str(died.value).isprintable(), "one line"
+        assert str(refused.value) == f"{key} must be {words}, not {value!r}"
+        assert str(refused.value).isprintable(), "one line"
 
 
 def test_settings_are_values() -> None:

@@ -6,6 +6,7 @@ import pytest
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from geonpg.envs import MujocoVecEnv, is_native, make_vec
+from geonpg.errors import Refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -39,7 +40,7 @@ def test_E17_infos_on_request(env_id: str) -> None:
 
 
 def test_unknown_environments_get_the_known_ones_named() -> None:
-    with pytest.raises(ValueError, match=r"^unknown environment 'Rocket-v4': choose one of Ant-v4, .*Walker2d-v5"):
+    with pytest.raises(Refused, match=r"^unknown environment 'Rocket-v4': choose one of Ant-v4, .*Walker2d-v5"):
         make_vec("Rocket-v4")
     assert not is_native("CartPole-v1")
     assert is_native("HumanoidStandup-v5")
@@ -58,18 +59,18 @@ def test_unknown_environments_get_the_known_ones_named() -> None:
     ],
 )
 def test_C6_the_environment_that_was_meant(wrong: str, right: str) -> None:
-    with pytest.raises(ValueError, match=rf"^unknown environment '{wrong}' \(did you mean {right}\?\): choose one of "):
+    with pytest.raises(Refused, match=rf"^unknown environment '{wrong}' \(did you mean {right}\?\): choose one of "):
         make_vec(wrong)
 
 
 @pytest.mark.parametrize("game", ["ALE/Pong-v5", "PongNoFrameskip-v4"])
 def test_C7_atari_needs_a_package(game: str) -> None:
     cure = rf"Atari's come with ale-py \(pip install ale-py\): name it ale_py:{game}$"
-    with pytest.raises(ValueError, match=f"^unknown environment '{game}': {cure}"):
+    with pytest.raises(Refused, match=f"^unknown environment '{game}': {cure}"):
         make_vec(game)
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Hopper-v4"])
 def test_no_environments_are_too_few(env: str) -> None:
-    with pytest.raises(ValueError, match=r"^n_envs must be at least 1, not 0$"):
+    with pytest.raises(Refused, match=r"^n_envs must be at least 1, not 0$"):
         make_vec(env, 0)

@@ -12,6 +12,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecNormalize
 
 from geonpg.envs import MujocoVecEnv
+from geonpg.errors import Refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -190,25 +191,25 @@ def test_an_action_that_is_not_finite_is_named(value: float) -> None:
     before = venv.get_state()
     actions = np.zeros((4, 6), np.float32)
     actions[2, 1] = value
-    with pytest.raises(ValueError, match=r"the action of environment 2 is not finite: \[0.0, (nan|inf)"):
+    with pytest.raises(Refused, match=r"the action of environment 2 is not finite: \[0.0, (nan|inf)"):
         venv.step(actions)
     assert np.array_equal(venv.get_state()["physics"], before["physics"])
     venv.step(np.full((4, 6), 1e15, np.float32))  # finite, and MuJoCo clamps it
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match="n_envs must be at least 1, not 0"):
+    with pytest.raises(Refused, match="n_envs must be at least 1, not 0"):
         MujocoVecEnv("HalfCheetah-v4", 0)
-    with pytest.raises(ValueError, match="threads must be positive"):
+    with pytest.raises(Refused, match="threads must be positive"):
         MujocoVecEnv("HalfCheetah-v4", 1, threads=-1)
-    with pytest.raises(ValueError, match="takes no keyword 'gravity': choose one of forward_reward_weight"):
+    with pytest.raises(Refused, match="takes no keyword 'gravity': choose one of forward_reward_weight"):
         MujocoVecEnv("HalfCheetah-v4", 1, gravity=3)
-    with pytest.raises(ValueError, match="has no native implementation"):
+    with pytest.raises(Refused, match="has no native implementation"):
         MujocoVecEnv("CartPole-v1", 1)
     venv = MujocoVecEnv("HalfCheetah-v4", 2)
-    with pytest.raises(ValueError, match=r"actions must have shape \(2, 6\), not \(6,\)"):
+    with pytest.raises(Refused, match=r"actions must have shape \(2, 6\), not \(6,\)"):
         venv.step(np.zeros(6))
-    with pytest.raises(ValueError, match="this state has shape"):
+    with pytest.raises(Refused, match="this state has shape"):
         venv.set_state(MujocoVecEnv("HalfCheetah-v4", 3).get_state())
 
 
@@ -231,9 +232,9 @@ def test_attributes_and_methods() -> None:
     venv.set_state(state)
     venv.set_attr("_ctrl_cost_weight", 0.0)
     assert np.allclose(venv.step(actions)[1] - rewards, 0.6, atol=1e-6)
-    with pytest.raises(ValueError, match="shared by all environments"):
+    with pytest.raises(Refused, match="shared by all environments"):
         venv.set_attr("_ctrl_cost_weight", 1.0, indices=0)
-    with pytest.raises(ValueError, match="cannot call 'reset'"):
+    with pytest.raises(Refused, match="cannot call 'reset'"):
         venv.env_method("reset")
     assert venv.env_is_wrapped(Monitor) == [True] * 3
     assert venv.env_is_wrapped(gymnasium.wrappers.TimeLimit) == [False] * 3

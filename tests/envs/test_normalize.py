@@ -15,6 +15,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from toy_envs import OBSERVATIONS, World, many
 
 from geonpg.envs import Moments, MujocoVecEnv, Normalize, frozen, make_vec
+from geonpg.errors import Refused
 from geonpg.finite import BrokenEnvironment
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -104,7 +105,7 @@ def test_statistics_go_to_a_file_and_back(tmp_path: Path) -> None:
     assert (second.scales_observations, second.scales_rewards, second.training) == (True, False, True)
     seen = np.random.default_rng(0).normal(size=(2, 11))
     assert np.array_equal(second.normalize_observations(seen), first.normalize_observations(seen))
-    with pytest.raises(ValueError, match="has statistics of 11 numbers, not of 17"):
+    with pytest.raises(Refused, match="has statistics of 11 numbers, not of 17"):
         Normalize.load(tmp_path / "statistics", MujocoVecEnv("Walker2d-v4", 1))
 
 
@@ -117,7 +118,7 @@ def test_files_that_hold_no_statistics(tmp_path: Path) -> None:
     Normalize(MujocoVecEnv("Hopper-v4", 1)).save(tmp_path / "whole")
     (tmp_path / "half").write_bytes((tmp_path / "whole").read_bytes()[:500])
     for name in ("text", "pickle", "empty", "other.npz", "one.npy", "half"):
-        with pytest.raises(ValueError, match=f"{name} holds no statistics of Normalize"):
+        with pytest.raises(Refused, match=f"{name} holds no statistics of Normalize"):
             Normalize.load(tmp_path / name, MujocoVecEnv("Hopper-v4", 1))
     with pytest.raises(FileNotFoundError):
         Normalize.load(tmp_path / "nothing", MujocoVecEnv("Hopper-v4", 1))
@@ -145,12 +146,12 @@ def test_any_vector_environment_can_be_normalised() -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match=r"gamma must lie in \[0, 1\], not 2"):
+    with pytest.raises(Refused, match=r"gamma must lie in \[0, 1\], not 2"):
         Normalize(MujocoVecEnv("Hopper-v4", 1), gamma=2)
     for space in (spaces.Discrete(4), spaces.MultiBinary(4), spaces.MultiDiscrete([2, 3]), spaces.Box(-1, 1, (2, 2))):
-        with pytest.raises(ValueError, match=r"^Normalize takes .* vectors.*\(normalize_observations=false\)$") as died:
+        with pytest.raises(Refused, match=r"^Normalize takes .* vectors.*\(normalize_observations=false\)$") as refused:
             Normalize(showing(space))
-        assert str(space) in str(died.value)
+        assert str(space) in str(refused.value)
 
 
 def showing(space: spaces.Space[Any]) -> VecEnv:
@@ -194,7 +195,7 @@ def test_C8_the_vectors_of_a_dictionary_are_normalised() -> None:
 
 def test_C8_a_dictionary_without_vectors_is_refused() -> None:
     for part in (spaces.Discrete(3), spaces.Box(-1, 1, (2, 2))):
-        with pytest.raises(ValueError, match=r"^Normalize takes observations that are vectors"):
+        with pytest.raises(Refused, match=r"^Normalize takes observations that are vectors"):
             Normalize(showing(spaces.Dict({"a": part})))
 
 

@@ -9,6 +9,7 @@ from gymnasium import spaces
 from toy_envs import ACTIONS, OBSERVATIONS, World
 
 from geonpg.envs import make_vec
+from geonpg.errors import Refused
 
 VECTOR, BOX = OBSERVATIONS["vector"], ACTIONS["Box"]
 SMALL_IMAGE = spaces.Box(0, 255, (8, 8, 3), np.uint8)
@@ -48,7 +49,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_B5_what_cannot_be_trained_on_is_refused_by_name(kind: str) -> None:
     seen, acted, sentence = REFUSED[kind]
-    with pytest.raises(ValueError, match="World") as refusal:
+    with pytest.raises(Refused, match="World") as refusal:
         make_vec(lambda: World(seen, acted))
     assert sentence in str(refusal.value)
     assert "\n" not in str(refusal.value)
@@ -71,7 +72,7 @@ class Anything(World):
 
 
 def test_B5_reset_must_take_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"^reset of Seedless must take a seed, as gymnasium's does: def reset"):
+    with pytest.raises(Refused, match=r"^reset of Seedless must take a seed, as gymnasium's does: def reset"):
         make_vec(lambda: Seedless(VECTOR, BOX))
     make_vec(lambda: Anything(VECTOR, BOX), seed=3).reset()
 

@@ -11,6 +11,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics
 from processes import drawn
 
 from geonpg.envs import GymVectorEnv, MujocoVecEnv
+from geonpg.errors import Refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 
@@ -76,7 +77,7 @@ def test_some_environments_are_reset_as_gymnasium_does(env_id: str) -> None:
     actions = theirs.action_space.sample()
     assert np.array_equal(ours.step(actions)[0], theirs.step(actions)[0])
     for wrong in ([True, True], np.zeros(3, np.bool_), np.array([0, 1, 2])):
-        with pytest.raises(ValueError, match=r"^reset_mask must be 3 flags, some of them true, not "):
+        with pytest.raises(Refused, match=r"^reset_mask must be 3 flags, some of them true, not "):
             ours.reset(options={"reset_mask": wrong})
 
 
@@ -107,7 +108,7 @@ def test_E17_seeds_in_any_sequence(seed: Any) -> None:
     expected = ours.reset(seed=[4, 9])[0]
     assert np.array_equal(ours.reset(seed=seed)[0], expected)
     assert np.array_equal(ours.reset(seed=np.int64(4))[0], ours.reset(seed=4)[0])
-    with pytest.raises(ValueError, match=r"^seed must be one number or 2 of them, not 3$"):
+    with pytest.raises(Refused, match=r"^seed must be one number or 2 of them, not 3$"):
         ours.reset(seed=(1, 2, 3))
 
 
@@ -143,7 +144,7 @@ def test_seeds_one_by_one() -> None:
     first = ours.reset(seed=[4, 4])[0]
     assert np.array_equal(first[0], first[1])
     for wrong in ([4], [4, 4, 4]):
-        with pytest.raises(ValueError, match=rf"^seed must be one number or 2 of them, not {len(wrong)}$"):
+        with pytest.raises(Refused, match=rf"^seed must be one number or 2 of them, not {len(wrong)}$"):
             ours.reset(seed=wrong)
-    with pytest.raises(ValueError, match="environment 1 is not finite"):
+    with pytest.raises(Refused, match="environment 1 is not finite"):
         ours.step(np.array([[0.0, 0.0], [np.nan, 0.0]], dtype=np.float32))

@@ -12,6 +12,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from geonpg.envs import Frames, MujocoVecEnv, Normalize, ScaleActions
 from geonpg.envs.wrappers import restore, state_of
+from geonpg.errors import Refused
 
 Array = NDArray[Any]
 N_ENVS = 3
@@ -190,12 +191,12 @@ def test_environments_without_a_state(wrapper: Any) -> None:
 
 
 def wrong(make: Any, venv: VecEnv, **options: Any) -> str:
-    with pytest.raises(ValueError, match="not ") as died:
+    with pytest.raises(Refused, match="not ") as refused:
         make(venv, **options)
-    return str(died.value)
+    return str(refused.value)
 
 
-def test_wrong_spaces_and_numbers_die_in_one_sentence() -> None:
+def test_wrong_spaces_and_numbers_are_refused_in_one_sentence() -> None:
     discrete, pendulum = make_vec_env("FrozenLake-v1", 1), make_vec_env("Pendulum-v1", 1)
     assert wrong(Frames, discrete) == "Frames takes observations that are vectors, not Discrete(16)"
     assert wrong(ScaleActions, discrete) == "scale_actions takes actions in a bounded box, not Discrete(4)"
