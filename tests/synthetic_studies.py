@@ -2,11 +2,9 @@
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 
-from geonpg.scripts.common.artifacts import Cell, Table
-from geonpg.scripts.runs.folder import CURVE, EVALUATIONS, TIMES
+from geonpg.scripts.runs.folder import CURVE, EVALUATIONS, TIMES, CurveRow, Evaluation, Times
 
 ROWS = 10  # of a table
 LOW, HIGH = [1000.0, 1100, 1200, 1300, 1400], [2700.0, 2800, 2900, 3000, 3100]  # of five seeds
@@ -23,15 +21,12 @@ def write_run(folder: Path, final: float, steps: int = 1_000_000, preset: str | 
     (folder / "run.json").write_text(json.dumps({"env": env_id, "seed": int(seed), "preset": preset or family}))
     at = [steps * k // ROWS for k in range(1, ROWS + 1)]
     heights = [final * (1 - 0.9 * math.exp(-5 * k / ROWS)) for k in range(1, ROWS)] + [final]
-    episodes = [" ".join(["1.0"] * count) for count in [10] * (ROWS - 1) + [20]]
-    rows: dict[str, tuple[Sequence[str], list[list[Cell]]]] = {
-        "curve": (CURVE.columns, [[s, h, 100.0, *[0.0] * 5] for s, h in zip(at, heights, strict=True)]),
-        "evaluations": (EVALUATIONS.columns, [[s, h, 1.0, e] for s, h, e in zip(at, heights, episodes, strict=True)]),
-        "times": (TIMES.columns, [[s, s / 1000, *[0.0] * 5] for s in at]),
-    }
-    rows["curve"][1][0][1] = float("nan")  # no episode has ended yet
-    for name, (columns, cells) in rows.items():
-        (folder / f"{name}.csv").write_text(Table(name, name, columns, cells).csv())
+    returns = [math.nan, *heights[1:]]  # no training episode has ended before the first row
+    episodes = [10] * (ROWS - 1) + [20]
+    CURVE.write(folder, [CurveRow(s, r, 100.0, *[0.0] * 5) for s, r in zip(at, returns, strict=True)])
+    rows = zip(at, heights, episodes, strict=True)
+    EVALUATIONS.write(folder, [Evaluation(s, height, 1.0, [1.0] * count) for s, height, count in rows])
+    TIMES.write(folder, [Times(s, s / 1000, *[0.0] * 5) for s in at])
     return folder
 
 

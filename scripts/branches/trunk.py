@@ -5,7 +5,6 @@ until it has ended.
 """
 
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from geonpg.scripts.branches.held_out import HeldOut, held_out
 from geonpg.scripts.branches.rows import BRANCH_RULES, Branch, read_rows, rows_path, write_rows
 from geonpg.scripts.common.parser import Parser, count
 from geonpg.scripts.common.stopping import listening
+from geonpg.scripts.common.timer import Timer
 from geonpg.scripts.runs.building import make_agent, make_env, normalization_of
 from geonpg.scripts.runs.evaluation import evaluate_policy
 from geonpg.scripts.runs.process import prepare
@@ -106,14 +106,14 @@ def grow(folder: Path, env_id: str, seed: int, stop: Callable[[], bool]) -> bool
 
 def train_trunk(agents: RuleAgents, steps: int, kept: Path, stop: Callable[[], bool]) -> None:
     """Train the trunk up to so many steps; its state goes into the file `kept`, now and then and at the end."""
-    agent, saved = agents.agents[TRUNK], time.perf_counter()
+    agent, saved = agents.agents[TRUNK], Timer()
     if kept.exists():
         set_state(agent, read(kept))
     while agent.num_timesteps < steps and not stop():
         agents.steppers[TRUNK].step()
-        if time.perf_counter() - saved > SAVE_SECONDS:
+        if saved.is_due(SAVE_SECONDS):
             write(kept, get_state(agent))
-            saved = time.perf_counter()
+            saved.restart()
     write(kept, get_state(agent))
 
 

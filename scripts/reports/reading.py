@@ -22,6 +22,7 @@ from geonpg.scripts.reports.recorded_run import (
     read_run,
 )
 from geonpg.scripts.reports.study import SeedGroup, Study
+from geonpg.scripts.runs.folder import FACTS
 
 
 def read_study(folder: Path) -> Study:
@@ -51,7 +52,7 @@ def run_folders(folder: Path) -> Iterator[tuple[Path, bool]]:
     for path in sorted(path for path in folder.glob("**/*/*/*/*") if path.is_dir() and path.name.isdigit()):
         yield path, True
     for path in sorted([folder, *folder.glob("[!.]*")]):
-        if (path / "run.json").is_file():
+        if (path / FACTS).is_file():
             yield path, False
 
 

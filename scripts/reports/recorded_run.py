@@ -5,11 +5,11 @@ evaluations.csv and times.csv. `geonpg compare` calls a run's folder <task>/<pre
 settings>/<seed>, and its files must agree; the folder of a run by `geonpg train` may have any name.
 """
 
-import csv
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ import numpy as np
 from geonpg.configs import load, parse_toml, to_toml
 from geonpg.errors import Refused, require
 from geonpg.scripts.common.intervals import Array
+from geonpg.scripts.runs.folder import CONFIG, CURVE, EVALUATIONS, FACTS, TIMES
 
 CHANGED = ", "  # between a preset's name and settings that are not its own
 # Settings that are part of a run's name, or decide how long it is and how it is watched, but not what it learns.
@@ -95,28 +96,32 @@ def last_step(curve: ReturnCurve) -> int:
 
 
 def read_run(folder: Path, is_placed: bool) -> RecordedRun:
-    """Read the run in a folder whose place says what the run is (`is_placed`), or leaves that to its files."""
-    facts, config = read_facts(folder / "run.json"), read_config(folder / "config.toml")
-    name, seed = placed(folder, facts) if is_placed else declared(facts, config)
-    budget = budget_of(config)
-    training = read_columns(folder / "curve.csv", ("steps", "return"))
-    evaluations = read_columns(folder / "evaluations.csv", ("steps", "mean"), counted="returns")
-    times = read_columns(folder / "times.csv", ("steps", "seconds"))
-    evaluation = curve("evaluations.csv", evaluations["steps"], evaluations["mean"])
-    clock = curve("times.csv", times["steps"], times["seconds"])
-    known = np.isfinite(training["return"])  # before the first episode has ended nothing is
-    steps, returns = training["steps"][known], training["return"][known]
-    if not len(steps) and last_step(evaluation) < budget:
+    """Read the run in a folder whose place says what the run is (`is_placed`), or leaves that to its files.
+
+    Incomplete if there is nothing to show of it yet, Refused if a file is damaged; both name the file.
+    """
+    try:
+        facts, config = read_facts(folder), read_config(folder)
+        name, seed = placed(folder, facts) if is_placed else declared(facts, config)
+        budget = budget_of(config)
+        training, evaluations, times = CURVE.read(folder), EVALUATIONS.read(folder), TIMES.read(folder)
+    except FileNotFoundError as error:
+        raise Incomplete(f"it has no {Path(error.filename).name}") from None
+    evaluation = return_curve(EVALUATIONS.file, [(row.steps, row.mean) for row in evaluations])
+    # before the first training episode has ended there is no return
+    known = return_curve(CURVE.file, [(row.steps, row.return_) for row in training if isfinite(row.return_)])
+    clock = return_curve(TIMES.file, [(row.steps, row.seconds) for row in times])
+    if not len(known.x) and last_step(evaluation) < budget:
         raise Incomplete("no episode of training has ended yet")
-    require(len(steps) > 0, "curve.csv has no return")
-    require(len(clock.x) > 0, "times.csv has no row")
+    require(len(known.x) > 0, f"{CURVE.file} has no return")
+    require(len(clock.x) > 0, f"{TIMES.file} has no row")
     return RecordedRun(
         name, seed, budget, "method" in config, ablation(name.contender, facts, config),
-        training=curve("curve.csv", steps, returns),
+        training=known,
         evaluation=evaluation,
-        clock=curve("times.csv", np.interp(steps, clock.x, clock.y), returns),
+        clock=checked(TIMES.file, np.interp(known.x, clock.x, clock.y), known.y),
         seconds=float(clock.y[-1]),
-        episodes=[int(count) for count in evaluations["returns"]],
+        episodes=[len(row.returns) for row in evaluations],
         is_placed=is_placed,
         settings=learnt_by(config),
         preset_settings={} if is_placed else preset_settings_of(facts),
@@ -127,7 +132,7 @@ def placed(folder: Path, facts: Mapping[str, Any]) -> tuple[GroupName, int]:
     """Name and seed by the folder's place; run.json must agree."""
     name = GroupName(folder.parents[2].name, Contender(folder.parents[1].name, folder.parent.name))
     found, due = (str(facts.get("env")).replace("/", "-"), facts.get("seed")), (name.env_id, int(folder.name))
-    require(found == due, f"run.json belongs to {found[0]}, seed {found[1]}")
+    require(found == due, f"{FACTS} belongs to {found[0]}, seed {found[1]}")
     return name, due[1]
 
 
@@ -135,9 +140,9 @@ def declared(facts: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Group
     """Name and seed by the files of a run of ours."""
     env_id, seed, preset, method = facts.get("env"), facts.get("seed"), facts.get("preset"), config.get("method")
     if not (isinstance(env_id, str) and isinstance(seed, int) and isinstance(preset, str)):
-        raise Refused("run.json must name an environment, a seed and a preset")
+        raise Refused(f"{FACTS} must name an environment, a seed and a preset")
     if not isinstance(method, str):
-        raise Refused("config.toml names no method: baseline runs must be at <task>/<algorithm>/<settings>/<seed>/")
+        raise Refused(f"{CONFIG} names no method: baseline runs must be at <task>/<algorithm>/<settings>/<seed>/")
     return GroupName(env_id.replace("/", "-"), Contender(Path(preset).stem, method)), seed
 
 
@@ -158,7 +163,7 @@ def budget_of(config: Mapping[str, Any]) -> int:
     """Number of steps that a run was begun with."""
     steps = config.get("steps")
     if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-        raise Refused("config.toml has no number of steps")
+        raise Refused(f"{CONFIG} has no number of steps")
     return steps
 
 
@@ -171,46 +176,42 @@ def ablation(contender: Contender, facts: Mapping[str, Any], config: Mapping[str
 
 
 def read_text(path: Path) -> str:
+    """Text of a file; Refused if it is none."""
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise Incomplete(f"it has no {path.name}") from None
     except UnicodeDecodeError:
         raise Refused(f"{path.name} is not UTF-8 text") from None
 
 
-def read_facts(path: Path) -> dict[str, Any]:
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What the run.json of any folder says."""
     try:
-        facts = json.loads(read_text(path))
+        facts = json.loads(read_text(folder / FACTS))
     except (json.JSONDecodeError, RecursionError) as error:
-        raise Refused(f"{path.name} is not JSON: {error}") from None
-    require(isinstance(facts, dict), f"{path.name} is not a JSON object")
+        raise Refused(f"{FACTS} is not JSON: {error}") from None
+    require(isinstance(facts, dict), f"{FACTS} is not a JSON object")
     return dict(facts)
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
+    """What the config.toml of any folder says, settings that nobody knows included."""
     try:
-        return parse_toml(read_text(path))
+        return parse_toml(read_text(folder / CONFIG))
     except tomllib.TOMLDecodeError as error:
-        raise Refused(f"{path.name} is not TOML: {error}") from None
+        raise Refused(f"{CONFIG} is not TOML: {error}") from None
 
 
-def read_columns(path: Path, wanted: Sequence[str], counted: str = "") -> dict[str, Array]:
-    """Columns of numbers [n]; of the column `counted`, how many numbers stand in each cell."""
-    lines = read_text(path).splitlines()
+def return_curve(file: str, points: Sequence[tuple[float, float]]) -> ReturnCurve:
+    """A curve through points of a file."""
     try:
-        rows = list(csv.DictReader(lines))
-        columns = {name: np.array([float(row[name]) for row in rows]) for name in wanted}
-        if counted:
-            columns[counted] = np.array([float(len(row[counted].split())) for row in rows])
-    except KeyError as error:
-        raise Refused(f"{path.name} has no column {error}") from None
-    except (TypeError, AttributeError, ValueError, csv.Error) as error:
-        raise Refused(f"{path.name} has a row that is no row of numbers: {error}") from None
-    return columns
+        x, y = np.array(points, dtype=np.float64).reshape(-1, 2).T
+    except OverflowError as error:
+        raise Refused(f"{file} has a number that is too large: {error}") from None
+    return checked(file, x, y)
 
 
-def curve(source: str, x: Array, y: Array) -> ReturnCurve:
+def checked(file: str, x: Array, y: Array) -> ReturnCurve:
+    """The curve of these values; Refused if they cannot be one."""
     fine = np.isfinite(x).all() and np.isfinite(y).all() and (np.diff(x) >= 0).all()
-    require(bool(fine), f"{source} must hold finite numbers, with steps and seconds that never decrease")
+    require(bool(fine), f"{file} must hold finite numbers, with steps and seconds that never decrease")
     return ReturnCurve(x, y)

@@ -128,6 +128,7 @@ def test_a_run_that_has_not_ended_is_incomplete(run: Path) -> None:
         ("curve.csv", replace("return", "yield")),
         ("curve.csv", lambda path: path.write_text(path.read_text()[:-30] + "\n7")),
         ("curve.csv", lambda path: path.write_text("")),
+        ("curve.csv", replace("1000000,", "1" * 400 + ",")),  # a whole number that no float can hold
         ("curve.csv", lambda path: path.write_text("steps,return\n1000000,nan\n")),
         ("evaluations.csv", lambda path: path.write_text("steps,mean,std,returns\n1000000,nan,1,1 1\n")),
         ("evaluations.csv", lambda path: path.write_text("steps,mean,std\n1000000,5,1\n")),
