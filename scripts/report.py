@@ -1,9 +1,9 @@
 """`geonpg report`: a folder of runs as one page with curves, tables, intervals and verdicts.
 
 Runs are at DIR/<any name>/, as `geonpg train` leaves them, or at DIR/<task>/<preset or algorithm>/<method or settings>/
-<seed>/ or deeper, as `geonpg compare` does. The page is report.html, its figures are figures/*.svg and *.png, in
-runs/report unless --out names another folder. Only finished runs are in tables; others are named, and their curves
-shown. What `geonpg branch` left in DIR/branch stands beside them.
+<seed>/ or deeper, as `geonpg compare` does. The page is report.html and its figures are figures/*.svg and *.png, in
+runs/report unless --out names another folder. Tables hold finished runs only; unfinished runs are listed, and their
+curves are drawn. What `geonpg branch` left in DIR/branch is included.
 """
 
 import sys
@@ -17,6 +17,7 @@ from geonpg.scripts.common.stopping import as_process
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code."""
     parser = Parser("geonpg report", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     parser.add_argument("--out", type=Path, default=RUNS / "report", metavar="DIR", help="default: %(default)s")

@@ -103,7 +103,7 @@ def branch(arguments: Namespace) -> int:
             if not arguments.only_report:
                 failed = execute(arguments, signals)
             if signals():
-                print("stopped: the same command goes on", file=sys.stderr)
+                print("stopped: the same command continues", file=sys.stderr)
                 return 128 + signals.received
             tables, numbers = report(arguments.results)
     except (Refused, OSError) as error:

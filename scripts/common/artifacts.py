@@ -24,13 +24,13 @@ class Table:
     note: str = ""
 
     def csv(self) -> str:
-        """Every digit, for programs."""
+        """The table as CSV with every digit, for programs."""
         text = StringIO()
         csv.writer(text, lineterminator="\n").writerows([self.columns, *self.rows])
         return text.getvalue()
 
     def markdown(self) -> str:
-        """Three digits, in aligned columns, for people."""
+        """The table as Markdown with three digits, in aligned columns, for people."""
         cells = [list(self.columns), *([shown(cell) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         rule = ["-" * width for width in widths]
@@ -50,15 +50,17 @@ def write_tables(tables: Iterable[Table], path: Path, heading: str) -> None:
 
 
 def shown(cell: Cell) -> str:
+    """A cell for people: three digits of a float, anything else as it is."""
     return f"{cell:.3g}" if isinstance(cell, float) else str(cell)
 
 
 def aligned(*values: float) -> list[str]:
-    """Numbers that are read together, all with the decimals that the largest needs for two to four digits."""
+    """Format numbers that are read together, all with the decimals that the largest needs for two to four digits."""
     size = max((abs(value) for value in values if isfinite(value)), default=0.0)
     decimals = 2 if size == 0 else 1 - floor(log10(size)) if size < 0.1 else 2 if size < 10 else 1 if size < 100 else 0
     return [f"{round(value, decimals) + 0.0:.{decimals}f}" for value in values]  # + 0.0: no "-0"
 
 
 def number(value: float) -> str:
+    """One number with two to four digits."""
     return aligned(value)[0]
