@@ -160,7 +160,9 @@ class Settings:
     critic_solver: str = setting("pcg", "how the critic's natural gradient is solved for", SOLVERS)
     critic_cg_iterations: int = setting(3, "iterations of the critic's pcg and cg", up_to(10_000))
     critic_damping: float = setting(0.03, "added to the diagonal of the critic's Fisher matrix", at_least(0))
-    critic_target_kl: float = setting(0.0, "half the largest mean squared change of values in one update; 0: any", at_least(0))
+    critic_target_kl: float = setting(
+        0.0, "half the largest mean squared change of values in one update; 0: any", at_least(0)
+    )
     critic_gradient_averaging: float = setting(0.0, "decay of the average of the critic's gradients", AVERAGING)
     critic_lambda: float = setting(0.95, "lambda of the critic's targets; 1 is Monte-Carlo", within(0, 1))
     critic_hidden: tuple[int, ...] = setting((64, 64), "sizes of the critic's hidden layers", SIZES)

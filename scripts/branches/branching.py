@@ -2,10 +2,9 @@
 
 import json
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from tqdm import tqdm
@@ -13,48 +12,40 @@ from tqdm import tqdm
 from geonpg.configs import load, to_toml
 from geonpg.envs import is_native
 from geonpg.errors import Refused, require
-from geonpg.files import write_text
 from geonpg.scripts.branches.analysis import branch_numbers, branch_tables, read_branches
-from geonpg.scripts.branches.design import BRANCH_TASKS, DESIGN, Design, design_of
+from geonpg.scripts.branches.design import BRANCH_TASKS, DESIGN, Design
 from geonpg.scripts.branches.figures import branch_figure
 from geonpg.scripts.branches.rows import BRANCH_RULES, read_rows, rows_path
 from geonpg.scripts.common.artifacts import Table, markdown, write_tables
 from geonpg.scripts.common.locks import locked
+from geonpg.scripts.common.pin import pin, pin_text
 from geonpg.scripts.common.stopping import Signals, listening
 from geonpg.scripts.common.style import FORMATS, write_figure
-from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
+from geonpg.scripts.jobs.child import worker_command
+from geonpg.scripts.jobs.queue import LOCK_SECONDS
+from geonpg.scripts.jobs.queue_local import LocalItem, LocalQueue
 from geonpg.scripts.runs.building import make_env
 
 POLL_SECONDS = 0.5
 
 
 def recorded(arguments: Namespace, env_ids: Sequence[str]) -> Design:
-    """Write the design into the folder; Refused if another one is there."""
+    """Write the design into the folder, and the preset's settings; Refused if others are there."""
     design = Design(**{field.name: getattr(arguments, field.name) for field in fields(Design)})
-    path = arguments.results / DESIGN
-    if path.exists():
-        there = design_of(arguments.results)
-        # more trunks may be added: each of them stands for itself
-        if replace(there, trunks=design.trunks) != design:
-            raise Refused(f"{path} says {asdict(there)}: use the same numbers, or choose other --results")
+    advice = "use the same, or choose other --results"
+    # more trunks may be added: each of them stands for itself
+    pin(arguments.results / DESIGN, asdict(design), advice, no_matter=["trunks"])
     for env_id in env_ids:
-        record_settings(arguments.results / env_id / "config.toml", to_toml(load(design.preset, env_id)))
-    write_text(path, json.dumps(asdict(design), indent=1) + "\n")
+        path = arguments.results / env_id / "config.toml"
+        path.parent.mkdir(exist_ok=True)
+        pin_text(path, to_toml(load(design.preset, env_id)), advice)
     return design
 
 
-def record_settings(path: Path, config: str) -> None:
-    """Write the preset's settings into the folder; Refused if branches were made with other settings."""
-    path.parent.mkdir(exist_ok=True)
-    if path.exists() and path.read_text(encoding="utf-8") != config:
-        raise Refused(f"{path} was made when the preset had other settings: choose other --results")
-    write_text(path, config)
-
-
-def trunk_task(results: Path, env_id: str, seed: int) -> Task:
+def trunk_item(results: Path, env_id: str, seed: int) -> LocalItem:
     """The process that grows one trunk."""
-    order = ["branches.trunk", "--results", str(results), "--env", env_id, "--seed", str(seed)]
-    return Task(f"{env_id}/{seed}", lambda: [sys.executable, "-m", "geonpg.scripts.jobs.worker", *order], lambda: None)
+    arguments = ["--results", str(results), "--env", env_id, "--seed", str(seed)]
+    return LocalItem(f"{env_id}/{seed}", lambda: worker_command("branches.trunk", *arguments), lambda: None)
 
 
 def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
@@ -71,17 +62,15 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
         cells = [(env_id, seed) for seed in design.seeds for env_id in env_ids]
         paths = {cell: rows_path(arguments.results, *cell) for cell in cells}
         todo = [cell for cell in cells if len(read_rows(paths[cell])) < wanted]
-        runner = Runner([trunk_task(arguments.results, *cell) for cell in todo], arguments.jobs, lock)
+        queue = LocalQueue([trunk_item(arguments.results, *cell) for cell in todo], arguments.jobs, lock)
         done = sum(len(read_rows(path)) for path in paths.values())
         with tqdm(total=len(cells) * wanted, initial=done, unit=" branches", desc="branch") as bar:
-            try:
-                while runner.is_busy and not signals():
-                    runner.advance()
-                    bar.update(sum(len(read_rows(path)) for path in paths.values()) - bar.n)
-                    time.sleep(POLL_SECONDS)
-            finally:
-                runner.stop()
-        return runner.failed
+
+            def look() -> None:
+                bar.update(sum(len(read_rows(path)) for path in paths.values()) - bar.n)
+
+            queue.work(signals, look, POLL_SECONDS)
+        return queue.failed
 
 
 def report(results: Path) -> tuple[list[Table], dict[str, float]]:

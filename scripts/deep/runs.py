@@ -1,24 +1,23 @@
 """One training run of `geonpg deepnets`: its rows, its file, and how it is stopped and continued."""
 
 import csv
-import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
 
 from geonpg.agents.checkpoint import CheckpointError, read, write
 from geonpg.files import write_text
 from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.stopping import AFTER_UPDATE, listening
+from geonpg.scripts.common.timer import Timer
 from geonpg.scripts.deep.data import DataError
 from geonpg.scripts.deep.methods import Method, Progress
 from geonpg.scripts.deep.tasks import Experiment
 
 SAVE_EVERY = 5.0  # seconds: what an unkind end may lose, or one update if that takes longer
-SETTINGS = "settings.json"
+SETTINGS = "settings.json"  # in the folder, whose runs share them
 COLUMNS = ("update", "seconds", "cpu_seconds", "test_error", *(f.name for f in fields(Progress)))
 Row = dict[str, float]
 
@@ -58,19 +57,6 @@ def save(run: Run, folder: Path) -> None:
     write_text(csv_path(folder, run.name), Table(run.name, run.name, COLUMNS, rows).csv())
 
 
-def agree(settings: Mapping[str, Any], folder: Path) -> None:
-    """All runs of a folder share their settings, which it remembers; others are refused before any work."""
-    path = folder / SETTINGS
-    try:
-        there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else settings
-        differ = [f"{name} {there.get(name)} (now {value})" for name, value in settings.items() if there[name] != value]
-    except (ValueError, KeyError, AttributeError) as error:
-        raise DataError(f"{str(path)!r} is damaged; choose another --out") from error
-    if differ:
-        raise DataError(f"{str(folder)!r} holds other runs, with {', '.join(differ)}; choose another --out")
-    write_text(path, json.dumps(settings, indent=1) + "\n")
-
-
 def resume(run: Run, folder: Path, updates: int) -> None:
     """Continue from the state file. A table that is long enough needs none; one that is not is never begun anew."""
     path, table = state_path(folder, run.name), csv_path(folder, run.name)
@@ -92,14 +78,14 @@ def train(run: Run, experiment: Experiment, updates: int, folder: Path, tick: Ca
     """Train to that many updates; false if interrupted. Either way the state is on disk."""
     if len(run.rows) >= updates:
         return True
-    saved = time.monotonic()
+    saving = Timer()
     with listening(AFTER_UPDATE) as interrupted:
         while len(run.rows) < updates and not interrupted():
             run.advance(experiment)
             tick(run)
-            if time.monotonic() - saved > SAVE_EVERY:
+            if saving.is_due(SAVE_EVERY):
                 save(run, folder)
-                saved = time.monotonic()
+                saving.restart()
         save(run, folder)
         return not interrupted()
 

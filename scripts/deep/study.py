@@ -12,11 +12,12 @@ from tqdm import tqdm
 from geonpg.errors import Refused, choose
 from geonpg.scripts.common.artifacts import RUNS, Table, markdown, write_tables
 from geonpg.scripts.common.locks import locked
+from geonpg.scripts.common.pin import pin
 from geonpg.scripts.common.style import write_figure
 from geonpg.scripts.deep.data import DataError
 from geonpg.scripts.deep.figures import Runs, course_table, figures_of, levels_table, paper_table, summary_table
 from geonpg.scripts.deep.methods import METHODS
-from geonpg.scripts.deep.runs import Run, agree, csv_path, read_rows, resume, train
+from geonpg.scripts.deep.runs import SETTINGS, Run, csv_path, read_rows, resume, train
 from geonpg.scripts.deep.tasks import TASKS, Experiment, Size, Task, prepare
 
 COURSE = (1, 5, 10, 20, 30, 40, 60, 100, 140)
@@ -102,7 +103,7 @@ def study(arguments: Namespace) -> int:
         title = title_of(arguments, size, folder is None)
         with locked(out):
             experiment = prepare(task, size, folder, arguments.seed)
-            agree({"title": title, "test": size.test}, out)
+            pin(out / SETTINGS, {"title": title, "test": size.test}, "choose another --out")
             finished = train_all(arguments, size, experiment, out)
             tables = report(known_runs(out), title, task, arguments.task == "mnist" and arguments.size == "full", out)
     except OSError as error:

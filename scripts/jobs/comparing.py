@@ -3,27 +3,30 @@
 import logging
 import shlex
 import sys
-import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from geonpg.errors import Refused
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.stopping import Signals, listening
+from geonpg.scripts.jobs.child import worker_command
 from geonpg.scripts.jobs.job import Job, check_recorded
 from geonpg.scripts.jobs.matrix import Group, groups_from, jobs_of, read
 from geonpg.scripts.jobs.progress import Board, Display
-from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
-from geonpg.scripts.jobs.queue_ray import ClusterTask, RayRunner
-from geonpg.scripts.runs.folder import compact, finish
+from geonpg.scripts.jobs.queue import LOCK_SECONDS, Queue
+from geonpg.scripts.jobs.queue_local import LocalItem, LocalQueue
+from geonpg.scripts.jobs.queue_ray import ClusterItem, RayQueue
+from geonpg.scripts.runs.folder import FINAL, compact, finish
 
-POLL_SECONDS = 0.1
+Jobs = Queue[Any, Any]
 
 
 def groups_of(arguments: Namespace) -> list[Group]:
+    """The groups of the study file, or those that the flags describe."""
     if arguments.study:
         return read(arguments.study)
     what, where = (arguments.methods, arguments.baselines), (arguments.envs, arguments.seeds)
@@ -38,54 +41,55 @@ class Concluding:
     dropped: int = 0
 
     def after(self, folder: Path) -> Callable[[], None]:
-        """A run that had ended before this command was given keeps its models."""
-        return partial(self.conclude, folder, self.compacting and not (folder / "final.ckpt").exists())
+        """What to call when the run in a folder has ended. One that had ended before this command keeps its models."""
+        return partial(self.conclude, folder, self.compacting and not (folder / FINAL).exists())
 
     def conclude(self, folder: Path, compacting: bool) -> None:
-        finish(folder)  # first, so that a kill in here costs nothing
-        if compacting:
-            compact(folder)
-            self.dropped += 1
+        """Say that the run is done and, if so wished, drop its models; AtWork if another process goes on with it."""
+        with locked(folder):
+            finish(folder)  # first, so that a kill in here costs nothing
+            if compacting:
+                compact(folder)
+                self.dropped += 1
 
 
-def task_of(job: Job, root: Path, concluding: Concluding) -> Task:
+def local_item(job: Job, root: Path, concluding: Concluding) -> LocalItem:
+    """A job for the queue on this machine."""
     folder = root / job.name
-
-    def command() -> list[str]:
-        return [sys.executable, "-m", "geonpg.scripts.jobs.worker", *job.order(folder)]
-
-    return Task(job.name, command, concluding.after(folder))
+    return LocalItem(job.name, lambda: worker_command(*job.order(folder)), concluding.after(folder))
 
 
-def runner_of(
-    arguments: Namespace, jobs: Sequence[Job], concluding: Concluding, lock: int | None
-) -> Runner | RayRunner:
-    """For these jobs, on this machine or on a cluster."""
+def queue_of(arguments: Namespace, jobs: Sequence[Job], concluding: Concluding, lock: int | None) -> Jobs:
+    """The queue for these jobs, on this machine or on a cluster."""
     root = arguments.results
     if arguments.cluster is None:
-        return Runner([task_of(job, root, concluding) for job in jobs], arguments.jobs, lock)
-    tasks = [ClusterTask(job, root / job.name, concluding.after(root / job.name)) for job in jobs]
-    return RayRunner(tasks, arguments.cluster, arguments.cpus)
+        return LocalQueue([local_item(job, root, concluding) for job in jobs], arguments.jobs, lock)
+    items = [ClusterItem(job, root / job.name, concluding.after(root / job.name)) for job in jobs]
+    return RayQueue(items, arguments.cluster, arguments.cpus)
 
 
-def work(runner: Runner | RayRunner, board: Board, signals: Signals) -> None:
-    """Until nothing is left to do, or a signal comes."""
-    display = Display(sys.stderr)
-    try:
-        while runner.is_busy and not signals():
-            before = set(runner.running)
-            runner.advance()
-            if display.is_due or before != set(runner.running):
-                board.look(before | set(runner.running))
-                display.show(board.lines(runner.running, runner.failed, runner.slots))
-            time.sleep(POLL_SECONDS)
+def work(queue: Jobs, board: Board, signals: Signals) -> None:
+    """Work until nothing is left to do, or a signal comes, and show how far it is."""
+    display, shown = Display(sys.stderr), set[str]()
+
+    def look() -> None:
+        nonlocal shown
+        running = set(queue.running)
+        if display.is_due or running != shown:
+            board.look(running | shown)
+            display.show(board.lines(queue.running, queue.failed, queue.slots))
+            shown = running
+
+    def stop() -> bool:
         if signals():
             print("stopping: the runs save their state", file=sys.stderr, flush=True)
-    finally:
-        runner.stop()
+        return signals()
+
+    queue.work(stop, look)
 
 
-def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tuple[Board, Runner | RayRunner]:
+def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tuple[Board, Jobs]:
+    """Make the runs of a study; Refused if one of their folders holds another run."""
     root = arguments.results
     root.mkdir(parents=True, exist_ok=True)
     with locked(root, LOCK_SECONDS) as lock:
@@ -96,15 +100,15 @@ def execute(arguments: Namespace, jobs: Sequence[Job], signals: Signals) -> tupl
 
 def carry_out(
     arguments: Namespace, jobs: Sequence[Job], signals: Signals, lock: int | None = None
-) -> tuple[Board, Runner | RayRunner]:
+) -> tuple[Board, Jobs]:
     """Make those of the runs that are not done yet."""
     board, concluding = Board(jobs, arguments.results), Concluding(arguments.compact)
-    runner = runner_of(arguments, [job for job in jobs if job.name not in board.done], concluding, lock)
-    work(runner, board, signals)
+    queue = queue_of(arguments, [job for job in jobs if job.name not in board.done], concluding, lock)
+    work(queue, board, signals)
     if concluding.dropped:
         what = f"models and checkpoints of {concluding.dropped} runs that have ended"
         print(f"dropped the {what}; --no-compact keeps them", file=sys.stderr)
-    return board, runner
+    return board, queue
 
 
 def compare(arguments: Namespace, given: Sequence[str]) -> int:
@@ -114,20 +118,20 @@ def compare(arguments: Namespace, given: Sequence[str]) -> int:
         with listening() as signals:
             threads = {"env_threads": 1} if arguments.jobs > 1 or arguments.cluster is not None else {}
             jobs = jobs_of(groups_of(arguments), threads, arguments.envs.split(","))
-            board, runner = execute(arguments, jobs, signals)
+            board, queue = execute(arguments, jobs, signals)
     except (Refused, OSError) as error:
         print(f"geonpg compare: {error}", file=sys.stderr)
         return 2
-    return told(board, runner, signals, shlex.join(["geonpg", "compare", *given]))
+    return told(board, queue, signals, shlex.join(["geonpg", "compare", *given]))
 
 
-def told(board: Board, runner: Runner | RayRunner, signals: Signals, command: str) -> int:
+def told(board: Board, queue: Jobs, signals: Signals, command: str) -> int:
     """Say how far the runs have come, and how to go on if they were stopped; the exit code."""
     counted = f"{len(board.done)} of {len(board.jobs)} runs are done in {board.root}"
     if signals():
         print(f"stopped: {counted}; go on with: {command}")
         return 128 + signals.received
     print(counted)
-    for name, reason in runner.failed.items():
+    for name, reason in queue.failed.items():
         print(f"{name} failed: {reason}", file=sys.stderr)
-    return 1 if runner.failed else 0
+    return 1 if queue.failed else 0

@@ -11,8 +11,9 @@ from typing import Any
 
 from geonpg.configs import load, spelled, to_toml
 from geonpg.errors import Refused, require
+from geonpg.scripts.common.pin import require_pinned
 from geonpg.scripts.runs.baseline_plan import config_of
-from geonpg.scripts.runs.folder import EVALUATIONS, first_difference, has_lost_results, read_config
+from geonpg.scripts.runs.folder import EVALUATIONS, config_difference, has_lost_results, read_config
 from geonpg.scripts.runs.trust import env_arguments
 
 
@@ -68,7 +69,7 @@ def unique(jobs: Iterable[Job]) -> list[Job]:
     found: dict[str, Job] = {}
     for job in jobs:
         same = found.setdefault(job.name, job)
-        difference = first_difference(same.config, job.config)
+        difference = config_difference(same.config, job.config)
         if difference:
             raise Refused(f"two groups make {job.name}, and differ in {difference}: give one of them a label")
     return list(found.values())
@@ -78,9 +79,8 @@ def check_recorded(job: Job, folder: Path) -> None:
     """Refuse a folder that holds another run than the job's: it must not be reported, nor gone on with, as the job."""
     if not folder.exists():
         return
-    difference = first_difference(read_config(folder), job.config)
     advice = "move it away, give the group a label, or choose other --results"
-    require(not difference, f"{folder} was made with other settings, {difference}: {advice}")
+    require_pinned(folder, config_difference(read_config(folder), job.config), advice)
     cure = "put it back, or remove the folder to make the run again"
     lost = f"{folder} has ended, but its {EVALUATIONS.file} is missing or empty"
     require(not has_lost_results(folder), f"{lost}: {cure}")

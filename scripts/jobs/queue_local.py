@@ -1,22 +1,18 @@
-"""Runs commands on this machine, so many at a time, in order. It does not know what they do."""
+"""The engine of a queue on this machine: every item is a command in a child process."""
 
-import os
 import signal
-import subprocess
-import tempfile
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import IO
 
-ATTEMPTS = 2
-LOCK_SECONDS = 30.0  # the last children of a killed runner need less to save
-# How a command ends that was asked to stop and has saved: that is no failure.
+from geonpg.scripts.jobs.child import Child
+from geonpg.scripts.jobs.queue import Ended, Outcome, Queue
+
+# How a command ends that was asked to stop and has saved.
 STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Task:
+class LocalItem:
     """A command, asked for at every start, because one that was interrupted goes on; `done` follows its success."""
 
     name: str
@@ -24,83 +20,36 @@ class Task:
     done: Callable[[], None]
 
 
-@dataclass(frozen=True)
-class Child:
-    task: Task
-    process: "subprocess.Popen[bytes]"
-    errors: IO[bytes]
+class LocalQueue(Queue[LocalItem, Child]):
+    """A queue on this machine, with room for so many items at a time.
 
-    def last_words(self) -> str:
-        """The last line of its standard error, or how it ended."""
-        self.errors.seek(0)
-        lines = self.errors.read().decode(errors="replace").split("\n")
-        spoken = [line.strip() for line in lines if line.strip()]
-        code = self.process.returncode
-        return spoken[-1] if spoken else f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-
-
-class Runner:
-    """Tasks that wait, run, and have failed. A failed one is tried again once; then the others go on without it.
-
-    Children end when this process does (see worker.py), and until then share `lock` with it.
+    Children end when this process does, and until then share `lock` with it.
     """
 
-    def __init__(self, tasks: Iterable[Task], slots: int, lock: int | None = None) -> None:
-        self.waiting, self.slots = deque(tasks), slots
-        self.inherited = () if lock is None else (lock,)
-        self.running: dict[str, Child] = {}
-        self.failures: Counter[str] = Counter()
-        self.failed: dict[str, str] = {}
+    def __init__(self, items: Iterable[LocalItem], slots: int, lock: int | None = None) -> None:
+        super().__init__(items)
+        self._slots, self._inherited = slots, () if lock is None else (lock,)
 
     @property
-    def is_busy(self) -> bool:
-        return bool(self.waiting or self.running)
+    def slots(self) -> int:
+        return self._slots
 
-    def advance(self) -> None:
-        """Look after those that have ended, and start as many as there is room for."""
-        for child in [child for child in self.running.values() if child.process.poll() is not None]:
-            self._end(child)
-        while self.waiting and len(self.running) < self.slots:
-            self._start(self.waiting.popleft())
+    def start(self, item: LocalItem) -> Child:
+        return Child(item.command(), self._inherited)
 
-    def _start(self, task: Task) -> None:
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the child has ended
-        process = subprocess.Popen(
-            task.command(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            pass_fds=self.inherited,
-            env={**os.environ, "TQDM_DISABLE": "1"},  # nobody looks at its progress bar
-        )
-        self.running[task.name] = Child(task, process, errors)
+    def poll(self, item: LocalItem, started: Child) -> Ended | None:
+        code = started.process.poll()
+        if code is None:
+            return None
+        outcome = Outcome.DONE if code == 0 else Outcome.STOPPED if code in STOPPED else Outcome.FAILED
+        ended = Ended(outcome, started.last_words())
+        started.close()
+        return ended
 
-    def _end(self, child: Child) -> None:
-        task = child.task
-        del self.running[task.name]
-        if child.process.returncode == 0:
-            task.done()
-        elif child.process.returncode in STOPPED:
-            self.waiting.appendleft(task)
-        else:
-            self.failures[task.name] += 1
-            if self.failures[task.name] < ATTEMPTS:
-                self.waiting.appendleft(task)
-            else:
-                self.failed[task.name] = child.last_words()
-        release(child)
-
-    def stop(self) -> None:
+    def halt(self) -> None:
         """Ask those that run to stop, and wait until they have saved."""
-        for child in self.running.values():
+        for _, child in self.running.values():
             child.process.terminate()
-        for child in self.running.values():
+        for _, child in self.running.values():
             child.process.wait()
-            release(child)
-        self.running.clear()
-
-
-def release(child: Child) -> None:
-    assert child.process.stdin is not None
-    child.process.stdin.close()
-    child.errors.close()
+            child.close()

@@ -1,4 +1,4 @@
-"""Runs the jobs of a comparison on a Ray cluster: the counterpart of runner.py, with the same few words.
+"""The engine of a queue on a Ray cluster: every item is a job of a comparison.
 
 A job trains on whichever machine has room, in a folder of its own there, and hands its files over as they change. They
 go into the same folders here as those of a local run. A lost worker costs what it did since its last checkpoint: the
@@ -7,13 +7,10 @@ next one begins with the files that are here. No shared disk is needed.
 
 import logging
 import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -22,19 +19,19 @@ from typing import Any
 from geonpg.errors import Refused
 from geonpg.files import replacing
 from geonpg.scripts.common.locks import AtWork, locked
+from geonpg.scripts.jobs.child import Child, worker_command
 from geonpg.scripts.jobs.job import Job
-from geonpg.scripts.jobs.queue_local import ATTEMPTS
+from geonpg.scripts.jobs.queue import Ended, Outcome, Queue
 
 INSTALL = 'pip install "geonpg[cluster]"'
 SHIP_SECONDS = 1.0  # between two looks at a job's files
-LOST_ATTEMPTS = 20  # a job whose worker is lost has done no wrong, but a cluster that loses all of them must end
 
 Files = dict[str, bytes | None]  # by path inside the run's folder; None for one that is gone
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What tells that a file has changed."""
+    """Time and size of a file, which tell that it has changed."""
 
     time: int
     size: int
@@ -88,31 +85,21 @@ def work(order: list[str], files: Files, presets: Mapping[str, bytes]) -> Iterat
         if files:
             take_in(folder, files)
             changed(folder, known)
-        command = [sys.executable, "-m", "geonpg.scripts.jobs.worker", *order, str(folder)]
-        with tempfile.TemporaryFile() as errors:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                env={**os.environ, "TQDM_DISABLE": "1"},
-            )
+        with closing(Child(worker_command(*order, str(folder)))) as child:
             try:
-                while process.poll() is None:
+                while child.process.poll() is None:
                     time.sleep(SHIP_SECONDS)
                     if new := changed(folder, known):
                         yield new
             finally:
-                process.kill()  # where the work was called off
+                child.process.kill()  # where the work was called off
             yield changed(folder, known)
-            if process.returncode:
-                errors.seek(0)
-                said = errors.read().decode(errors="replace").strip().split("\n")[-1]
-                raise RuntimeError(said or f"exit code {process.returncode}")
+            if child.process.returncode:
+                raise RuntimeError(child.last_words())
 
 
 @dataclass(frozen=True)
-class ClusterTask:
+class ClusterItem:
     """A job and its folder here; `done` follows its success."""
 
     job: Job
@@ -129,95 +116,67 @@ class ClusterTask:
         return order
 
     def presets(self) -> dict[str, bytes]:
+        """The preset's file, by the path that the order names."""
         preset = self.job.preset
         return {preset: Path(preset).read_bytes()} if preset.endswith(".toml") else {}
 
     def files(self) -> Files:
+        """What there is of the run already."""
         return changed(self.folder, {}) if self.folder.exists() else {}
 
 
-class RayRunner:
-    """Jobs that wait, run, and have failed, as in runner.Runner, but on a Ray cluster.
+class RayQueue(Queue[ClusterItem, Any]):
+    """A queue on a Ray cluster, as many jobs at a time as have their processors there."""
 
-    A failed one is tried again once. One whose worker was lost has done no wrong, and is tried more often.
-    """
-
-    def __init__(self, tasks: Iterable[ClusterTask], address: str, cpus: float) -> None:
+    def __init__(self, items: Iterable[ClusterItem], address: str, cpus: float) -> None:
+        super().__init__(items)
         self.ray, self.cpus = connected(address), cpus
         self.remote = self.ray.remote(num_cpus=cpus, max_retries=0)(work).options(num_returns="streaming").remote
-        self.waiting = deque(tasks)
-        self.running: dict[str, tuple[ClusterTask, Any]] = {}
         self.holds: dict[str, ExitStack] = {}  # the lock of each running job's folder here
-        self.failures: Counter[str] = Counter()
-        self.losses: Counter[str] = Counter()
-        self.failed: dict[str, str] = {}
-
-    @property
-    def is_busy(self) -> bool:
-        return bool(self.waiting or self.running)
 
     @property
     def slots(self) -> int:
-        """How many jobs the cluster takes at a time; it may grow."""
         return max(1, int(self.ray.cluster_resources().get("CPU", 0) / self.cpus))
 
-    def advance(self) -> None:
-        """Take in what running jobs have handed over, and start as many as there is room for."""
-        for task, stream in list(self.running.values()):
-            ready, _ = self.ray.wait([stream], timeout=0)
-            if ready:
-                self._take(task, stream)
-        while self.waiting and len(self.running) < self.slots:
-            task = self.waiting.popleft()
-            try:
-                self._hold(task)
-            except AtWork as error:
-                self.failed[task.name] = str(error)
-                continue
-            self.running[task.name] = (task, self.remote(task.order(), task.files(), task.presets()))
+    def start(self, item: ClusterItem) -> Any:
+        """Send a job off; the stream of what it hands over."""
+        self._hold(item)
+        return self.remote(item.order(), item.files(), item.presets())
 
-    def _hold(self, task: ClusterTask) -> None:
-        """Take the lock of the job's folder, as soon as it is there."""
-        if task.name not in self.holds and task.folder.exists():
-            with ExitStack() as hold:
-                hold.enter_context(locked(task.folder))
-                self.holds[task.name] = hold.pop_all()
-
-    def _leave(self, task: ClusterTask) -> None:
-        del self.running[task.name]
-        self.holds.pop(task.name, ExitStack()).close()
-
-    def _take(self, task: ClusterTask, stream: Any) -> None:
+    def poll(self, item: ClusterItem, started: Any) -> Ended | None:
+        """Take in what the job has handed over."""
+        ready, _ = self.ray.wait([started], timeout=0)
+        if not ready:
+            return None
         try:
-            take_in(task.folder, self.ray.get(next(stream)))
-            self._hold(task)
+            take_in(item.folder, self.ray.get(next(started)))
+            self._hold(item)
+            return None
         except StopIteration:
-            self._leave(task)
-            task.done()
+            ended = Ended(Outcome.DONE)
         except AtWork as error:
-            self.ray.cancel(stream)
-            self._leave(task)
-            self.failed[task.name] = str(error)
+            self.ray.cancel(started)
+            ended = Ended(Outcome.TAKEN, str(error))
         except self.ray.exceptions.RayTaskError as error:
-            self._end(task, str(error.cause), self.failures, ATTEMPTS)
+            ended = Ended(Outcome.FAILED, str(error.cause))
         except self.ray.exceptions.RayError as error:
-            self._end(task, f"its worker was lost: {error}".split("\n")[0], self.losses, LOST_ATTEMPTS)
+            ended = Ended(Outcome.LOST, f"its worker was lost: {error}".split("\n")[0])
+        self.holds.pop(item.name, ExitStack()).close()
+        return ended
 
-    def _end(self, task: ClusterTask, reason: str, counter: Counter[str], most: int) -> None:
-        self._leave(task)
-        counter[task.name] += 1
-        if counter[task.name] < most:
-            self.waiting.appendleft(task)
-        else:
-            self.failed[task.name] = reason
+    def _hold(self, item: ClusterItem) -> None:
+        """Take the lock of the job's folder, as soon as it is there."""
+        if item.name not in self.holds and item.folder.exists():
+            with ExitStack() as hold:
+                hold.enter_context(locked(item.folder))
+                self.holds[item.name] = hold.pop_all()
 
-    def stop(self) -> None:
+    def halt(self) -> None:
         """Call off what runs; its last checkpoint, a few seconds old, is here."""
         for _, stream in self.running.values():
             self.ray.cancel(stream)
         for hold in self.holds.values():
             hold.close()
-        self.running.clear()
         self.ray.shutdown()
 
 

@@ -15,7 +15,7 @@ from geonpg.scripts.common.stopping import listening
 from geonpg.scripts.jobs.comparing import carry_out, told
 from geonpg.scripts.jobs.job import Job, our_job
 from geonpg.scripts.jobs.matrix import seeds_from
-from geonpg.scripts.jobs.queue_local import LOCK_SECONDS
+from geonpg.scripts.jobs.queue import LOCK_SECONDS
 from geonpg.scripts.runs.building import make_env
 from geonpg.scripts.runs.folder import EVALUATIONS
 from geonpg.scripts.runs.memory import check_memory
@@ -62,12 +62,12 @@ def train_seeds(arguments: Namespace, given: Sequence[str]) -> int:
         with listening() as signals:
             jobs = list(jobs_for(arguments))
             arguments.runs.mkdir(parents=True, exist_ok=True)
-            queue = Namespace(results=arguments.runs, jobs=arguments.jobs, compact=False, cluster=None)
-            board, runner = carry_out(queue, jobs, signals)
+            asked = Namespace(results=arguments.runs, jobs=arguments.jobs, compact=False, cluster=None)
+            board, queue = carry_out(asked, jobs, signals)
     except (Refused, OSError) as error:
         print(f"geonpg train: {error}", file=sys.stderr)
         return 2
-    code = told(board, runner, signals, shlex.join(["geonpg", "train", *given]))
+    code = told(board, queue, signals, shlex.join(["geonpg", "train", *given]))
     if code == 0:
         print(summary(arguments.runs, jobs))
     return code

@@ -1,6 +1,5 @@
 """What `geonpg tune` does with its arguments: trials on Ray Tune, and a preset of the best."""
 
-import json
 import logging
 import os
 import sys
@@ -17,6 +16,7 @@ from geonpg.errors import Refused, require
 from geonpg.files import write_text
 from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.locks import alone, locked
+from geonpg.scripts.common.pin import pin
 from geonpg.scripts.jobs.queue_ray import INSTALL, connected
 from geonpg.scripts.runs.building import make_env
 from geonpg.scripts.runs.our_plan import OurPlan
@@ -42,19 +42,10 @@ SPACE: Mapping[str, Any] = {
 
 
 def record(arguments: Namespace) -> None:
-    """What is searched, into the folder of trials; Ray would go on with another search there as if it were this one."""
+    """Write down what is searched; Ray would go on with another search there as if it were this one."""
     asked = {name: getattr(arguments, name) for name in ("env", "steps", "trials", "minutes")}
-    asked["settings"] = to_toml(load(arguments.preset, arguments.env))
-    path = arguments.results / SEARCH
-    try:
-        there = json.loads(path.read_text(encoding="utf-8")) if path.exists() else asked
-    except ValueError as error:
-        raise Refused(f"{path} is no record of a search: {error}") from None
-    differ = [name for name, value in asked.items() if there.get(name) != value]
-    if differ:
-        raise Refused(f"{arguments.results} holds a search with other {', '.join(differ)}: choose other --results")
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(asked, indent=1) + "\n")
+    settings = to_toml(load(arguments.preset, arguments.env))
+    pin(arguments.results / SEARCH, asked | {"settings": settings}, "choose other --results")
 
 
 def settings_of(preset: str, env_id: str, steps: int, chosen: Mapping[str, Any]) -> Settings:

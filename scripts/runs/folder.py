@@ -20,6 +20,7 @@ from geonpg.configs import EARLIER, FIELDS, parse_toml
 from geonpg.errors import Refused, require
 from geonpg.files import write_text
 from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.pin import first_difference
 
 CONFIG, FACTS, DONE = "config.toml", "run.json", "done.json"
 BEST, FINAL = "best.ckpt", "final.ckpt"
@@ -153,16 +154,12 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise Refused(f"{folder} is no run folder: {error}") from None
 
 
-def first_difference(
+def config_difference(
     config: Mapping[str, Any], other: Mapping[str, Any], no_matter: Collection[str] = NO_MATTER
 ) -> str:
-    """The first setting that differs; one that either does not know yet is there what it was before it was one."""
-    for key in (key for key in {**config, **other} if key not in no_matter):
-        default = EARLIER.get(key, FIELDS[key].default if key in FIELDS else None)
-        one, two = config.get(key, default), other.get(key, default)
-        if one != two:
-            return f"{key} ({one!r} and {two!r})"
-    return ""
+    """The first setting that differs between two runs; one that either did not know yet was as it was before it."""
+    usual = {**{key: field.default for key, field in FIELDS.items()}, **EARLIER}
+    return first_difference(config, other, no_matter, usual)
 
 
 def require_state(folder: Path) -> None:

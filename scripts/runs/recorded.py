@@ -9,7 +9,7 @@ from geonpg.errors import require
 from geonpg.scripts.runs import baseline_settings as zoo
 from geonpg.scripts.runs.baseline_plan import BUDGET, NEEDED, BaselinePlan
 from geonpg.scripts.runs.facts import Facts, facts_of, versions
-from geonpg.scripts.runs.folder import CONFIG, first_difference, read_config
+from geonpg.scripts.runs.folder import CONFIG, config_difference, read_config
 from geonpg.scripts.runs.our_plan import OurPlan
 from geonpg.scripts.runs.plan import Plan
 
@@ -43,7 +43,7 @@ def baseline_keys(folder: Path, config: Mapping[str, Any]) -> set[str]:
 def difference(folder: Path, plan: Plan[Any]) -> str:
     """The first thing in which the run in a folder differs from a plan, apart from its number of steps."""
     there = plan_of(folder)
-    return first_difference(*({**each.identity, "device": each.facts["device"]} for each in (there, plan)))
+    return config_difference(*({**each.identity, "device": each.facts["device"]} for each in (there, plan)))
 
 
 def require_same(folder: Path, plan: Plan[Any], advice: str, steps_advice: str = "") -> None:

@@ -24,7 +24,7 @@ from geonpg.scripts.runs.building import normalization_of
 from geonpg.scripts.runs.evaluation import evaluate_policy
 from geonpg.scripts.runs.events import events_logger
 from geonpg.scripts.runs.facts import create, facts_of, warn_of_best, warn_of_changes
-from geonpg.scripts.runs.folder import Evaluation, first_difference
+from geonpg.scripts.runs.folder import Evaluation, config_difference
 from geonpg.scripts.runs.history import FINAL_EPISODES, FORM, History
 from geonpg.scripts.runs.keeper import Keeper
 from geonpg.scripts.runs.plan import Agent, Plan
@@ -154,7 +154,7 @@ class Run(Generic[Agent]):
             raise OtherRun(f"{other}: it does not say what run it is of")
         if foreign := [key for key in kept if key not in ours]:
             raise OtherRun(f"{path} is not of this version, which knows no setting {', '.join(map(str, foreign))}")
-        if difference := first_difference(kept, ours, no_matter=("steps",)):
+        if difference := config_difference(kept, ours, no_matter=("steps",)):
             raise OtherRun(f"{other}: {difference}")
         # an earlier version kept the steps that a baseline was to make in its identity
         planned, asked = state.get("planned", kept.get("steps")), self.plan.settings.steps

@@ -36,13 +36,16 @@ def test_the_command_runs_what_is_missing_and_reports(folder: Path, capsys: pyte
     config.write_text(config.read_text().replace("gamma = 0.99", "gamma = 0.9"))
     capsys.readouterr()
     assert branch.main(arguments(folder, "--checkpoints", "1")) == 2
-    assert "the preset had other settings" in capsys.readouterr().err
+    assert "was made with other settings, 'gamma = 0.9' and 'gamma = 0.99': use the same, or" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--updates", "3"], "use the same numbers, or choose other --results"),
+        (
+            ["--updates", "3"],
+            "was made with other settings, updates (2 and 3): use the same, or choose other --results",
+        ),
         (["--envs", "Nowhere-v4"], "Nowhere-v4"),
         (["--updates", "0"], "argument --updates: must be from 1 to 1,000,000, not 0"),
         (["--episodes", "1e9"], "argument --episodes: must be from 1 to 10,000, not 1e9"),

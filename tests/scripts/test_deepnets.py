@@ -146,7 +146,7 @@ def test_a_state_of_another_run_or_a_damaged_one_is_refused(tmp_path: Path, caps
     run(tmp_path, "--method", "ng", "--updates", "1")
     capsys.readouterr()
     command = ["--task", "curves", "--out", str(tmp_path), *TINY, "--method", "ng", "--updates", "1"]
-    assert "holds other runs" in refusal(capsys, *command, "--method", "adam", "--seed", "1")
+    assert "was made with other settings, title (" in refusal(capsys, *command, "--method", "adam", "--seed", "1")
     (tmp_path / "ng.state").write_bytes(b"no state")
     assert "is not a geonpg checkpoint; remove it" in refusal(capsys, *command)
 

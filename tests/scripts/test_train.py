@@ -101,6 +101,7 @@ def test_a_wrong_argument_is_one_sentence(
     (tmp_path / "taken").mkdir()
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ale_py", None)  # whether it is installed or not
     sentence = refused(capsys, *arguments.split())
     assert all(part in sentence for part in WRONG[arguments])
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken"]

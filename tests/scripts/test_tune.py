@@ -47,13 +47,13 @@ def test_a_search_leaves_a_preset_that_trains(tmp_path: Path, capsys: pytest.Cap
     assert {path: path.stat().st_mtime_ns for path in runs} == before
 
 
-def test_another_search_in_the_same_folder_dies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_search_in_the_same_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ray would take the first one's trials for this one's."""
     flags = ["--env", "InvertedPendulum-v4", "--results", str(tmp_path), "--out", str(tmp_path / "t.toml")]
     tuning.record(parse(flags))
     tuning.record(parse(flags))
     assert tune.main([*flags, "--preset", "paper", "--trials", "64"]) == 2
-    assert "holds a search with other trials, settings: choose other --results" in capsys.readouterr().err
+    assert "was made with other settings, trials (32 and 64): choose other --results" in capsys.readouterr().err
 
 
 def test_what_cannot_end_well_is_not_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

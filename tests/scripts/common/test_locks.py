@@ -3,20 +3,23 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from short_runs import ended_run
 
 from geonpg.scripts import branch, deepnets, solve, tune
 from geonpg.scripts.branches import branching
 from geonpg.scripts.common.locks import AtWork, alone, locked
 from geonpg.scripts.compare import main as compare
-from geonpg.scripts.jobs import comparing, solving
-from geonpg.scripts.jobs import queue_ray as cluster
+from geonpg.scripts.jobs import comparing, queue_ray, solving
 from geonpg.scripts.jobs.job import our_job
-from geonpg.scripts.jobs.queue_ray import ClusterTask, RayRunner
+from geonpg.scripts.jobs.queue_ray import ClusterItem, RayQueue
 from geonpg.scripts.jobs.solving import Goal
 from geonpg.scripts.runs import baseline as baselines
 from geonpg.scripts.runs.facts import create
+from geonpg.scripts.runs.folder import is_done
 
 HOLDER = """
 import sys, time
@@ -99,19 +102,34 @@ def test_A3_solve_leaves_a_run_to_the_process_at_work_there(
 
 
 class OneSlot:
-    """As much of Ray as a runner needs that starts nothing."""
+    """As much of Ray as a queue needs that starts nothing."""
 
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": 1.0}
 
+    def remote(self, **options: object) -> Any:
+        return MagicMock()
 
-def test_A3_a_cluster_leaves_a_run_to_the_process_at_work_there(tmp_path: Path) -> None:
-    runner = object.__new__(RayRunner)
+
+def test_A3_a_cluster_leaves_a_run_to_the_process_at_work_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_ray, "connected", lambda address: OneSlot())
     job = our_job("Reacher-v4", "default", None, 0, {"steps": 10})
-    task = ClusterTask(job, tmp_path, lambda: None)
-    runner.ray, runner.cpus, runner.waiting = OneSlot(), 1.0, cluster.deque([task])
-    runner.running, runner.holds, runner.failed = {}, {}, {}
+    queue = RayQueue([ClusterItem(job, tmp_path, lambda: None)], "", 1.0)
     with locked(tmp_path):
-        runner.advance()
-    assert "another process is at work in " in runner.failed[job.name]
-    assert not runner.is_busy
+        queue.advance()
+    assert "another process is at work in " in queue.failed[job.name]
+    assert not queue.is_busy
+
+
+def test_A3_compare_leaves_a_run_to_the_process_that_goes_on_with_it(tmp_path: Path) -> None:
+    """It has ended and would be compacted, but somebody was quicker."""
+    folder, concluding = ended_run(tmp_path / "run"), comparing.Concluding(compacting=True)
+    before = sorted(folder.rglob("*"))
+    with locked(folder), pytest.raises(AtWork):
+        concluding.conclude(folder, compacting=True)
+    assert sorted(folder.rglob("*")) == before
+    concluding.conclude(folder, compacting=True)
+    assert is_done(folder)
+    assert concluding.dropped == 1

@@ -14,7 +14,7 @@ from geonpg.scripts.jobs import job as jobs
 from geonpg.scripts.jobs.job import Job, baseline_job, our_job
 from geonpg.scripts.runs import baseline as baselines
 from geonpg.scripts.runs import training
-from geonpg.scripts.runs.folder import compact, finish, first_difference, is_done
+from geonpg.scripts.runs.folder import compact, config_difference, finish, is_done
 
 OVERRIDES = {"method": "ng", "hidden": (8, 4), "calibrate": False, "gamma": 0.9, "steps": 500, "env_threads": 1}
 
@@ -42,7 +42,7 @@ def test_an_order_begins_a_run_with_the_jobs_own_settings(tmp_path: Path) -> Non
     plan = training.plan_from(understood)
     assert (program, understood.folder, plan.seed) == ("train", tmp_path / "new", 2)
     assert plan.settings == Settings(**job.config)
-    assert not first_difference(job.config, tomllib.loads(plan.config))
+    assert not config_difference(job.config, tomllib.loads(plan.config))
     job = theirs()
     program, *arguments = job.order(tmp_path / "new")
     understood = baselines.parse(arguments)

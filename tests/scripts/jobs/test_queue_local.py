@@ -1,4 +1,4 @@
-"""The runner, on commands that take no time."""
+"""The queue on this machine, with commands that take no time."""
 
 import os
 import signal
@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from geonpg.scripts.common.locks import locked
-from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
+from geonpg.scripts.jobs.queue import LOCK_SECONDS
+from geonpg.scripts.jobs.queue_local import LocalItem, LocalQueue
 
 OK, FAILS = "", "import sys; print('first', file=sys.stderr); sys.exit('the last word')"
 # Ends as a run of ours does when it is asked to stop, once its file says that it is there.
@@ -24,13 +25,13 @@ time.sleep(60)
 
 
 class Desk:
-    """Makes tasks of Python programs, and keeps what has been started and done."""
+    """Makes items of Python programs, and keeps what has been started and done."""
 
     def __init__(self) -> None:
         self.started: list[str] = []
         self.done: list[str] = []
 
-    def task(self, name: str, *programs: str, arguments: Iterable[str] = ()) -> Task:
+    def item(self, name: str, *programs: str, arguments: Iterable[str] = ()) -> LocalItem:
         """Each start runs the next of the programs; the last one again and again."""
         left = list(programs)
 
@@ -38,15 +39,15 @@ class Desk:
             self.started.append(name)
             return [sys.executable, "-I", "-S", "-c", left.pop(0) if len(left) > 1 else left[0], *arguments]
 
-        return Task(name, command, lambda: self.done.append(name))
+        return LocalItem(name, command, lambda: self.done.append(name))
 
 
-def finish(runner: Runner) -> int:
+def finish(queue: LocalQueue) -> int:
     """To the end; how many ran at a time, at most."""
     most = 0
-    while runner.is_busy:
-        runner.advance()
-        most = max(most, len(runner.running))
+    while queue.is_busy:
+        queue.advance()
+        most = max(most, len(queue.running))
         time.sleep(0.005)
     return most
 
@@ -61,69 +62,67 @@ def until(condition: Path) -> None:
 @pytest.mark.parametrize("slots", [1, 2])
 def test_all_run_in_order_so_many_at_a_time(slots: int) -> None:
     desk = Desk()
-    runner = Runner([desk.task(str(i), OK) for i in range(4)], slots)
-    assert finish(runner) == slots
+    queue = LocalQueue([desk.item(str(i), OK) for i in range(4)], slots)
+    assert finish(queue) == slots
     assert desk.started == ["0", "1", "2", "3"]
     assert sorted(desk.done) == desk.started
-    assert not runner.failed
+    assert not queue.failed
 
 
 def test_a_failure_is_tried_again_once_then_reported() -> None:
     desk = Desk()
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    tasks = [
-        desk.task("fails", FAILS),
-        desk.task("recovers", FAILS, OK),
-        desk.task("killed", killed),
-        desk.task("silent", "raise SystemExit(3)"),
-        desk.task("fine", OK),
+    items = [
+        desk.item("fails", FAILS),
+        desk.item("recovers", FAILS, OK),
+        desk.item("killed", killed),
+        desk.item("silent", "raise SystemExit(3)"),
+        desk.item("fine", OK),
     ]
-    runner = Runner(tasks, 1)
-    finish(runner)
+    queue = LocalQueue(items, 1)
+    finish(queue)
     assert desk.done == ["recovers", "fine"]
     assert desk.started == [name for name in ("fails", "recovers", "killed", "silent") for _ in range(2)] + ["fine"]
-    assert runner.failed == {"fails": "the last word", "killed": "killed by signal 9", "silent": "exit code 3"}
+    assert queue.failed == {"fails": "the last word", "killed": "killed by signal 9", "silent": "exit code 3"}
 
 
 def test_one_that_was_stopped_and_saved_has_not_failed() -> None:
     desk = Desk()
     stopped = ["raise SystemExit(143)", "raise SystemExit(130)", "raise SystemExit(143)"]
-    runner = Runner([desk.task("stopped", *stopped, OK)], 1)
-    finish(runner)
+    queue = LocalQueue([desk.item("stopped", *stopped, OK)], 1)
+    finish(queue)
     assert desk.done == ["stopped"]
-    assert not runner.failed
+    assert not queue.failed
 
 
 def test_stopping_waits_until_children_have_saved(tmp_path: Path) -> None:
     desk = Desk()
     files = [tmp_path / name for name in "ab"]
-    runner = Runner([desk.task(f.name, WAITS, arguments=[str(f)]) for f in files], 2)
-    runner.advance()
-    for file in files:
-        until(file)
-    runner.stop()
+    queue = LocalQueue([desk.item(f.name, WAITS, arguments=[str(f)]) for f in files], 2)
+    queue.work(stop=lambda: all(file.exists() for file in files), look=lambda: None, pause=0.005)
     assert all(Path(f"{file}.saved").exists() for file in files)
-    assert not runner.running
+    assert not queue.running
 
 
 HOLDER = """
 import sys, time
 from pathlib import Path
 from geonpg.scripts.common.locks import locked
-from geonpg.scripts.jobs.queue_local import LOCK_SECONDS, Runner, Task
+from geonpg.scripts.jobs.queue import LOCK_SECONDS
+from geonpg.scripts.jobs.queue_local import LocalItem, LocalQueue
 program = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); os.read(0, 1); time.sleep(1)"
 command = [sys.executable, "-I", "-S", "-c", program, sys.argv[2]]
 with locked(Path(sys.argv[1]), LOCK_SECONDS) as lock:
-    runner = Runner([Task("child", lambda: command, lambda: None)], 1, lock)
-    runner.advance()
+    queue = LocalQueue([LocalItem("child", lambda: command, lambda: None)], 1, lock)
+    queue.advance()
     time.sleep(60)
 """
 
 
-def test_a_folder_is_locked_until_the_last_child_of_a_killed_runner_has_ended(
+def test_a_folder_is_locked_until_the_last_child_of_a_killed_queue_has_ended(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The child notices the death of its runner by its standard input, and takes a second to end."""
+    """The child notices the death of its queue by its standard input, and takes a second to end."""
     folder, sign = tmp_path / "results", tmp_path / "child is there"
     folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(folder), str(sign)]) as holder:

@@ -13,7 +13,7 @@ import pytest
 from geonpg.scripts import compare
 from geonpg.scripts.jobs import queue_ray as cluster
 from geonpg.scripts.jobs.job import our_job
-from geonpg.scripts.jobs.queue_ray import ClusterTask, Stamp, changed, take_in
+from geonpg.scripts.jobs.queue_ray import ClusterItem, Stamp, changed, take_in
 from geonpg.scripts.runs.folder import is_done
 
 pytest.importorskip("ray")
@@ -98,13 +98,13 @@ def test_a_preset_file_travels_with_its_job(tmp_path: Path) -> None:
     preset = tmp_path / "mine.toml"
     preset.write_text('description = "mine"\nn_envs = 4\nn_steps = 32\nhidden = [8]\ncritic_hidden = [8]\n')
     job = our_job("InvertedPendulum-v4", str(preset), None, 0, {"method": "ng", "steps": 128})
-    task = ClusterTask(job, tmp_path / "run", lambda: None)
-    order, presets = task.order(), task.presets()
+    item = ClusterItem(job, tmp_path / "run", lambda: None)
+    order, presets = item.order(), item.presets()
     preset.unlink()  # as it is on another machine
     for files in cluster.work(order, {}, presets):
-        take_in(task.folder, files)
-    assert "final.ckpt" in {path.name for path in task.folder.iterdir()}
-    assert Path(json.loads((task.folder / "run.json").read_text())["preset"]).stem == "mine"
+        take_in(item.folder, files)
+    assert "final.ckpt" in {path.name for path in item.folder.iterdir()}
+    assert Path(json.loads((item.folder / "run.json").read_text())["preset"]).stem == "mine"
 
 
 @pytest.mark.parametrize(

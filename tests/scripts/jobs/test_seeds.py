@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from geonpg.scripts import train
-from geonpg.scripts.jobs.queue_local import Runner
+from geonpg.scripts.jobs.queue import Queue
 from geonpg.scripts.runs import bar
 from geonpg.scripts.runs.folder import DONE
 from geonpg.scripts.runs.run import Run
@@ -76,7 +76,7 @@ def test_every_seed_is_the_run_that_train_makes_alone(
 def test_a_signal_stops_the_queue_and_it_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Runner, "advance", lambda runner: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(Queue, "advance", lambda queue: signal.raise_signal(signal.SIGINT))
     assert main("--env", "InvertedPendulum-v4", "--seeds", "0-2", "--runs", tmp_path / "my runs") == 130
     out = capsys.readouterr().out
     command = f"geonpg train --env InvertedPendulum-v4 --seeds 0-2 --runs '{tmp_path}/my runs'"

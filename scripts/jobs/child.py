@@ -1,0 +1,44 @@
+"""A child process that runs one of our scripts, and ends when this process does."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+
+def worker_command(script: str, *arguments: str) -> list[str]:
+    """The command that runs a script of ours, by its name below scripts/, in a child (see worker.py)."""
+    return [sys.executable, "-m", "geonpg.scripts.jobs.worker", script, *arguments]
+
+
+class Child:
+    """A process that holds the other end of our pipe, by which it notices that we have ended.
+
+    inherited: descriptors that it shares with us, of locks.
+    """
+
+    def __init__(self, command: Sequence[str], inherited: Sequence[int] = ()) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            pass_fds=inherited,
+            env={**os.environ, "TQDM_DISABLE": "1"},  # nobody looks at its progress bar
+        )
+
+    def last_words(self) -> str:
+        """The last line of its standard error, or how it ended."""
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").split("\n")
+        spoken = [line.strip() for line in lines if line.strip()]
+        code = self.process.returncode
+        return spoken[-1] if spoken else f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+    def close(self) -> None:
+        """Let go of a child that has ended."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self._errors.close()
