@@ -65,7 +65,7 @@ WRONG = {
     ],
     "--env nowhere:Walker2d-v4": ["environment 'nowhere:Walker2d-v4' cannot be made: No module named 'nowhere'"],
     "--env ALE/Pong-v5": ["unknown environment 'ALE/Pong-v5': Atari's come with ale-py (pip install ale-py)"],
-    "--env ale_py:ALE/Pong-v5": ["cannot be made: No module named 'ale_py'", "(pip install ale-py)"],
+    "--env ale_py:ALE/Pong-v5": ["'ale_py:ALE/Pong-v5' cannot be made: ", "(pip install ale-py)"],
     "--env Walker2d-v4 --method newton": ["method must be one of ng, mid, geo, geof, not 'newton'"],
     "--env Walker2d-v4 --preset papr": ["unknown preset 'papr' (did you mean paper?): choose one of ", *names()],
     "--env Walker2d-v4 --set n_env=3": ["unknown key 'n_env' (did you mean n_envs?): choose one of ", *FIELDS],
