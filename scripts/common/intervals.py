@@ -17,7 +17,8 @@ from scipy.integrate import trapezoid
 Array = NDArray[np.float64]
 Statistic = Callable[[Sequence[Array]], Array]
 
-COUNT = 10_000  # resamples
+COUNT = 10_000  # resamples of a number
+CURVE_COUNT = 2_000  # resamples of a curve
 TAILS = (0.025, 0.975)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geonpg.scripts.common.intervals import Array, Estimate, bootstrap, mean
+from geonpg.scripts.common.intervals import CURVE_COUNT, Array, Estimate, bootstrap, mean
 from geonpg.scripts.common.published import PAPER_CURVE, PAPER_LEVEL, is_anchored, task_of
 from geonpg.scripts.reports.comparisons import MAIN_PRESET, iqm, scored
 from geonpg.scripts.reports.recorded_run import CHANGED, Contender, RecordedRun, ReturnCurve
@@ -14,7 +14,6 @@ from geonpg.scripts.reports.study import Study
 CurveOf = Callable[[RecordedRun], ReturnCurve]
 
 POINTS = 50  # along a curve
-RESAMPLES = 2_000  # of each of them
 STEP_UNITS = {1e6: "million steps", 1e3: "thousand steps"}
 ALL_TASKS = "All tasks (IQM)"
 SHORT = 1e5  # steps; shorter runs are shown in thousands, without what the paper reached in a million
@@ -106,8 +105,8 @@ def band(curves: Sequence[ReturnCurve], end: float) -> tuple[Array, Estimate]:
     grid, values = sampled(curves, end)
     known = np.isfinite(values).all(axis=0)
     if not known.any():  # each run has one point, which lies after `end`
-        return grid[-1:], bootstrap(mean, [np.stack([curve.y[-1:] for curve in curves])], RESAMPLES)
-    return grid[known], bootstrap(mean, [values[:, known]], RESAMPLES)
+        return grid[-1:], bootstrap(mean, [np.stack([curve.y[-1:] for curve in curves])], CURVE_COUNT)
+    return grid[known], bootstrap(mean, [values[:, known]], CURVE_COUNT)
 
 
 def singles(study: Study, contenders: Sequence[Contender], env_id: str, curve_of: CurveOf) -> list[Line]:
@@ -142,7 +141,7 @@ def together(study: Study, contenders: Sequence[Contender], curve_of: CurveOf) -
             on_grid = [sampled([curve_of(run) for run in group.runs], group.budget) for group in groups]
             grid, values = on_grid[0][0], [scores for _, scores in on_grid]
             known = np.isfinite(np.concatenate(values)).all(axis=0)
-            estimate = iqm(groups, [scores[:, known] for scores in values], RESAMPLES)
+            estimate = iqm(groups, [scores[:, known] for scores in values], CURVE_COUNT)
             lines.append(Line(contender, grid[known], estimate))
     return Panel(ALL_TASKS, STEP_UNITS[1e6], "normalised return", lines, level=1.0, unit=1e6)
 

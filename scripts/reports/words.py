@@ -5,16 +5,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from geonpg.scripts.common.artifacts import aligned
-from geonpg.scripts.common.intervals import COUNT, SEEDS, Estimate
+from geonpg.scripts.common.intervals import COUNT, CURVE_COUNT, SEEDS, Estimate
 from geonpg.scripts.reports.recorded_run import RecordedRun
 
 UNKNOWN = "not known"  # the interval of a single run
 
 COMPUTED = (
-    f"Over several tasks, and along curves, intervals are 95 % percentile intervals of the stratified bootstrap with "
-    f"{COUNT:,} resamples: runs are drawn anew within each task and method. On a single task they are Student's for "
-    "means and Welch's for differences, because the bootstrap's are too narrow for five runs. With fewer than "
-    f"{SEEDS.least} seeds there is no verdict.",
+    "Over several tasks, and along curves, intervals are 95 % percentile intervals of the stratified bootstrap: runs "
+    f"are drawn anew within each task and method, {COUNT:,} times ({CURVE_COUNT:,} for curves). On a single task they "
+    "are Student's for means and Welch's for differences, because the bootstrap's are too narrow for five runs. With "
+    f"fewer than {SEEDS.least} seeds there is no verdict.",
     "Over several tasks, there is a verdict if the interval of the probability of improvement excludes 0.5; where "
     "nothing differs, this happens in 5 % of cases with six tasks and five seeds, and in 7 % with two tasks. On a "
     "single task, there is a verdict if the interval of the difference of means excludes 0. Nothing is corrected for "
