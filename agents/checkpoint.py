@@ -14,22 +14,19 @@ In `state.json` an object whose one key starts with "$" stands for what JSON lac
 import hashlib
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 from geonpg.errors import Refused, require
+from geonpg.files import write_bytes
 from geonpg.finite import BrokenEnvironment
 
-from .packing import Array, Packer, unpack, unstorable
-
-State = Mapping[str, Any]
+from .packing import Array, Packer, State, unpack, unstorable
 
 log = logging.getLogger(__name__)
 
@@ -48,13 +45,16 @@ class OtherRun(CheckpointError):
     """A checkpoint that is good, but not of this run: an older one beside it would be no better."""
 
 
-def write(path: Path, state: State) -> None:
-    """Put `state` into the file, whole or not at all; OSError where that fails, TypeError for what cannot be stored."""
-    write_bytes(path, to_bytes(state))
+def write(path: Path, state: Mapping[str, object]) -> None:
+    """Write `state` into the file, whole or not at all; it is on the disk when this returns.
+
+    Raises OSError where that fails, and TypeError for what cannot be stored.
+    """
+    write_bytes(path, to_bytes(state), durable=True)
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The state in the file: mappings as dicts, tensors on the CPU, everything else as it was."""
+def read(path: Path) -> State:
+    """Read the state in the file: mappings as dicts, tensors on the CPU, everything else as it was."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -68,7 +68,7 @@ def read(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def expecting(path: Path) -> Iterator[None]:
-    """Whatever fails in here does so because the file, undamaged, holds something else than this version writes."""
+    """Raise CheckpointError for whatever fails inside: the undamaged file holds something that we do not write."""
     try:
         yield
     except (CheckpointError, BrokenEnvironment):  # an environment that cannot be restored begins anew, and may fail
@@ -78,14 +78,14 @@ def expecting(path: Path) -> Iterator[None]:
         raise CheckpointError(f"{path} is not of this version: {type(error).__name__}, {words}") from error
 
 
-def from_bytes(data: bytes) -> dict[str, Any]:
-    """What `to_bytes` was given."""
+def from_bytes(data: bytes) -> State:
+    """Turn what `to_bytes` returned back into the state that it was given."""
     with ZipFile(BytesIO(data)) as archive:
         return dict(unpack(json.loads(archive.read(MANIFEST)), archive.read(ARRAYS)))
 
 
 def check(path: Path, data: bytes) -> None:
-    """The file is ours, undamaged, and of this version."""
+    """Raise CheckpointError unless the file is ours, undamaged, and of this version."""
     tail = TAIL.search(data[-2 * DIGEST_LENGTH :])
     if tail is None and data[: len(HEAD)] != HEAD[: len(data)]:
         raise CheckpointError(f"{path} is not a {NAME}")
@@ -95,7 +95,8 @@ def check(path: Path, data: bytes) -> None:
         raise CheckpointError(f"{path} was written by format version {int(tail[1])}, and this version reads {VERSION}")
 
 
-def to_bytes(state: State) -> bytes:
+def to_bytes(state: Mapping[str, object]) -> bytes:
+    """Turn a state into the bytes of a checkpoint."""
     packer = Packer()
     if not isinstance(state, Mapping):
         raise unstorable("", state)
@@ -103,7 +104,7 @@ def to_bytes(state: State) -> bytes:
 
 
 def archived(manifest: str, arrays: Iterable[Array]) -> bytes:
-    """The zip file; equal states give equal bytes, because entries carry no time."""
+    """Make the zip file; equal states give equal bytes, because entries carry no time."""
     buffer = BytesIO()
     with ZipFile(buffer, "w") as archive:
         archive.comment = f"{NAME}, format {VERSION}, sha256 {'0' * DIGEST_LENGTH}".encode()
@@ -119,38 +120,12 @@ def archived(manifest: str, arrays: Iterable[Array]) -> bytes:
 
 
 def digest(data: bytes | memoryview) -> bytes:
+    """The SHA-256 of some bytes, in hexadecimal digits."""
     return hashlib.sha256(data).hexdigest().encode()
 
 
 # Every checkpoint starts with these bytes, so that a truncated one can be told from a foreign file.
 HEAD = archived("", [])[: 30 + len(MARK) + len(NAME)]
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace the file by one with these bytes, on the disk when this returns; if it fails the old file stays."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError):  # names the file that was meant
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """A new name in a folder is on the disk only after the folder is."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(frozen=True)
@@ -167,7 +142,7 @@ class Checkpoints:
         """The checkpoints in the folder, readable or not, in the order of their steps."""
         return sorted((path for path in self.folder.glob("step_*.ckpt") if step_of(path) >= 0), key=step_of)
 
-    def save(self, step: int, state: State) -> Path:
+    def save(self, step: int, state: Mapping[str, object]) -> Path:
         """Write a checkpoint, then remove all but the newest `keep` up to this step.
 
         Later ones, which a run has after it went back to an earlier checkpoint, stay until it has passed them.
@@ -182,10 +157,10 @@ class Checkpoints:
             old.unlink(missing_ok=True)
         return path
 
-    def latest(self, take: Callable[[Path, dict[str, Any]], None] | None = None) -> tuple[Path, dict[str, Any]] | None:
-        """The newest checkpoint that can be read, and that `take` takes; None in an empty folder.
+    def latest(self, take: Callable[[Path, State], None] | None = None) -> tuple[Path, State] | None:
+        """Find the newest checkpoint that can be read, and that `take` takes; None in an empty folder.
 
-        Warns of each one that is passed over, by a CheckpointError other than OtherRun.
+        Warns of each one that is passed over, because of a CheckpointError other than OtherRun.
         """
         reasons = []
         for path in reversed(self.paths()):

@@ -1,26 +1,27 @@
 """Collects a rollout: one policy forward per vector step; the critic sees the whole rollout at once, afterwards."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
 from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from stable_baselines3.common.vec_env import VecEnv
 
 from geonpg.finite import check_finals, check_finite
 
 from .acting import sampler
+from .observations import Array, Observations, flattened, stacked
+from .outputs import Networks
 
 if TYPE_CHECKING:
     from .acktr import ACKTR
 
-Array = NDArray[Any]
-Observations = Any  # an array, or a dictionary of arrays
+Info: TypeAlias = dict[str, Any]  # what an environment says beside observation and reward: anything
 
 
 @dataclass
@@ -28,12 +29,12 @@ class Rollout:
     """What a rollout leaves beside the buffer: the last `dones`, and where a time limit cut an episode off."""
 
     dones: Array
-    timeouts: list[tuple[int, int, Any]] = field(default_factory=list)  # step, environment, last observation
+    timeouts: list[tuple[int, int, Observations]] = field(default_factory=list)  # step, environment, last observation
     episodes: list[tuple[float, float]] = field(default_factory=list)  # return and length, where ranks share them
 
 
 def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: RolloutBuffer, n_steps: int) -> bool:
-    """SB3's contract of `collect_rollouts`; False if a callback ended it."""
+    """Fill the buffer as SB3's `collect_rollouts` does; return False if a callback ended it."""
     agent.policy.set_training_mode(False)
     buffer.reset()
     callback.on_rollout_start()
@@ -46,7 +47,8 @@ def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Rollout
         everyone = torch.cat(agent.ranks.rows(own)).tolist()
         agent._update_info_buffer([{"episode": {"r": r, "l": int(length)}} for r, length in everyone])
     with agent.timed("values"), torch.no_grad():
-        evaluate(agent, buffer, rollout)
+        assert agent._last_obs is not None
+        evaluate(agent.networks, buffer, rollout, agent._last_obs, agent.critic_lambda)
     callback.update_locals(locals())
     callback.on_rollout_end()
     return True
@@ -55,12 +57,12 @@ def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Rollout
 def step_through(
     agent: "ACKTR", env: VecEnv, callback: BaseCallback, rollout_buffer: RolloutBuffer, n_rollout_steps: int
 ) -> Rollout | None:
-    """`n_rollout_steps` steps into the buffer; None if a callback ended them.
+    """Put `n_rollout_steps` steps into the buffer; return None if a callback ended them.
 
     Callbacks see SB3's own local names, but for `values` and `log_probs`: the buffer has them once a rollout has ended.
     """
     rollout = Rollout(np.zeros(env.num_envs, dtype=np.bool_))
-    act = sampler(agent.networks, n_rollout_steps, env.num_envs, agent.device, agent.ranks)
+    act = sampler(agent.networks, n_rollout_steps, env.num_envs, agent.ranks)
     unknown = torch.zeros(env.num_envs, 1), torch.zeros(env.num_envs)  # values and log-probabilities, for now
     assert agent._last_obs is not None
     check_finite(agent._last_obs)  # which a reset may have returned
@@ -70,7 +72,7 @@ def step_through(
         last_obs: Any = agent._last_obs
         actions = act(last_obs)
         new_obs: Any
-        clipped_actions = within_bounds(agent, actions)
+        clipped_actions = within_bounds(agent.policy, actions)
         new_obs, rewards, dones, infos = env.step(clipped_actions)
         check_finite(new_obs, rewards)
         agent.num_timesteps += agent.ranks.size * env.num_envs
@@ -90,7 +92,7 @@ def step_through(
     return rollout
 
 
-def cut_off(dones: Array, infos: list[dict[str, Any]]) -> list[int]:
+def cut_off(dones: Array, infos: list[Info]) -> list[int]:
     """The environments whose episode a time limit has ended."""
     return [
         int(i)
@@ -99,36 +101,39 @@ def cut_off(dones: Array, infos: list[dict[str, Any]]) -> list[int]:
     ]
 
 
-def within_bounds(agent: "ACKTR", actions: Array) -> Array:
-    """The policy's actions as the environment takes them."""
-    space = agent.action_space
+def within_bounds(policy: BasePolicy, actions: Array) -> Array:
+    """Make of a policy's actions what the environment takes."""
+    space = policy.action_space
     if not isinstance(space, spaces.Box):
         return actions
     actions = actions.reshape(-1, *space.shape)
-    return agent.policy.unscale_action(actions) if agent.policy.squash_output else actions.clip(space.low, space.high)
+    return policy.unscale_action(actions) if policy.squash_output else actions.clip(space.low, space.high)
 
 
-def evaluate(agent: "ACKTR", buffer: RolloutBuffer, rollout: Rollout) -> None:
-    """Fill in values, log-probabilities, returns and advantages of a finished rollout."""
-    shape = buffer.rewards.shape
+def evaluate(
+    networks: Networks, buffer: RolloutBuffer, rollout: Rollout, last_obs: Observations, critic_lambda: float | None
+) -> None:
+    """Fill in values, log-probabilities, returns and advantages of a finished rollout.
+
+    critic_lambda: of the returns, which the critic is fitted to; the buffer's own, that of the advantages, if None.
+    """
+    shape, gae_lambda = buffer.rewards.shape, buffer.gae_lambda
     actions = buffer.actions.reshape(-1, buffer.actions.shape[-1])
-    values, log_probs = agent.assess(flattened(buffer.observations), actions)
+    values, log_probs = networks.assess(flattened(buffer.observations), actions)
     buffer.values[:] = values.cpu().numpy().reshape(shape)
     buffer.log_probs[:] = log_probs.cpu().numpy().reshape(shape)
     if rollout.timeouts:
         # a time limit is not a termination: what would have followed is worth its value
         steps, envs, finals = zip(*rollout.timeouts, strict=True)
-        tail = agent.values_of(stacked(finals)).cpu().numpy().reshape(-1)
-        buffer.rewards[list(steps), list(envs)] += agent.gamma * tail
-    assert agent._last_obs is not None
-    last_values = agent.values_of(agent._last_obs)
-    critic_lambda = agent.gae_lambda if agent.critic_lambda is None else agent.critic_lambda
-    if critic_lambda == agent.gae_lambda:
+        tail = networks.values(stacked(finals)).cpu().numpy().reshape(-1)
+        buffer.rewards[list(steps), list(envs)] += buffer.gamma * tail
+    last_values = networks.values(last_obs)
+    if critic_lambda in (None, gae_lambda):
         buffer.compute_returns_and_advantage(last_values, rollout.dones)
         return
     buffer.gae_lambda = critic_lambda
     buffer.compute_returns_and_advantage(last_values, rollout.dones)
-    returns, buffer.gae_lambda = buffer.returns, agent.gae_lambda
+    returns, buffer.gae_lambda = buffer.returns, gae_lambda
     buffer.compute_returns_and_advantage(last_values, rollout.dones)
     buffer.returns = returns
 
@@ -142,17 +147,3 @@ def whole_batch(buffer: RolloutBuffer) -> RolloutBufferSamples:
         return next(buffer.get(batch_size=None))
     next(buffer.get(batch_size=1))  # which puts the rows in order
     return buffer._get_samples(np.arange(buffer.buffer_size * buffer.n_envs))
-
-
-def flattened(observations: Observations) -> Observations:
-    """[steps, environments, ...] -> [steps x environments, ...]."""
-    if isinstance(observations, dict):
-        return {key: array.reshape(-1, *array.shape[2:]) for key, array in observations.items()}
-    return observations.reshape(-1, *observations.shape[2:])
-
-
-def stacked(observations: tuple[Any, ...]) -> Observations:
-    """Single observations as one batch."""
-    if isinstance(observations[0], dict):
-        return {key: np.stack([o[key] for o in observations]) for key in observations[0]}
-    return np.stack(observations)

@@ -5,7 +5,6 @@ A form is written as an example of it, in which `Maybe`, `Many` and so on stand 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from torch import Tensor, dtype
@@ -15,28 +14,28 @@ from torch import Tensor, dtype
 class Maybe:
     """None, or of this form."""
 
-    form: Any
+    form: object
 
 
 @dataclass(frozen=True)
 class Many:
     """A list of any length, each entry of this form."""
 
-    form: Any
+    form: object
 
 
 @dataclass(frozen=True)
 class OneOf:
     """Of one of these forms."""
 
-    forms: tuple[Any, ...]
+    forms: tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class Later:
     """An entry of a mapping, of this form, that states of an earlier version lack."""
 
-    form: Any
+    form: object
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,8 @@ class AnyLength:
     dtype: dtype
 
 
-def misfit(value: Any, form: Any, name: str = "it") -> str:
-    """What is wrong with the first part that is not of its form, in words; nothing if all are."""
+def misfit(value: object, form: object, name: str = "it") -> str:
+    """Say what is wrong with the first part that is not of its form; the empty string if all are."""
     match form:
         case Anything():
             return ""
@@ -72,24 +71,25 @@ def misfit(value: Any, form: Any, name: str = "it") -> str:
             return "" if alike else f"{name} is {described(value)}, not a row of {form.dtype}"
     if described(value) != described(form):
         return f"{name} is {described(value)}, not {described(form)}"
-    if isinstance(form, Mapping):
+    if isinstance(form, Mapping) and isinstance(value, Mapping):
         missing = [key for key, each in form.items() if key not in value and not isinstance(each, Later)]
         unknown = [key for key in value if key not in form]
         for what, keys in (("no entry", missing), ("an unknown entry", unknown)):
             if keys:
                 return f"{name} has {what} {keys[0]!r}"
         return first(misfit(value[key], form[key], f"{name}.{key}") for key in form if key in value)
-    if isinstance(form, list | tuple):
+    if isinstance(form, list | tuple) and isinstance(value, list | tuple):
         return first(misfit(one, other, f"{name}.{i}") for i, (one, other) in enumerate(zip(value, form, strict=True)))
     return ""
 
 
 def first(found: Iterable[str]) -> str:
+    """The first of some words that is not empty, or the empty string."""
     return next((words for words in found if words), "")
 
 
-def described(value: Any) -> str:
-    """What a part of a state is, apart from its numbers."""
+def described(value: object) -> str:
+    """Say what a part of a state is, apart from its numbers."""
     if isinstance(value, Tensor | np.ndarray):
         kind = "a tensor" if isinstance(value, Tensor) else "an array"
         return f"{kind} of {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"

@@ -10,7 +10,7 @@ gradients and factors are left in the coordinates that they were made in: they f
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -30,6 +30,13 @@ class InputScale(NamedTuple):
     deviation: NDArray[np.float64]
 
 
+class Scaling(Protocol):
+    """A wrapper of environments, such as our `Normalize`, that scales observations and says how."""
+
+    def input_scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Mean and deviation now: [size] each; None if it leaves observations alone."""
+
+
 def input_scale(env: VecEnv) -> InputScale | None:
     """The normalisation of observations now, ours or SB3's; None where there is none, or something else lies over it.
 
@@ -42,8 +49,7 @@ def input_scale(env: VecEnv) -> InputScale | None:
                 return None
             return InputScale(moments.mean.ravel(), np.sqrt(moments.var + env.epsilon).ravel())
         if hasattr(type(env), "input_scale"):
-            own: Any = env
-            scale = own.input_scale()
+            scale = cast(Scaling, env).input_scale()
             return None if scale is None else InputScale(*scale)
         stacks = isinstance(env, VecFrameStack) or getattr(type(env), "stacks_frames", False)
         if not stacks and env.observation_space.shape != env.venv.observation_space.shape:

@@ -1,72 +1,80 @@
-"""The natural gradients of an agent's policy and critic, from its settings."""
+"""The optimisers of an agent's policy and critic, from their settings."""
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
+from torch.optim import Optimizer
 
-from geonpg.errors import choose, require
-from geonpg.kfac import SOLVERS, CgSolver, Constant, FactorSettings, FixedGaussian, NaturalGradient, Solver, TrustRegion
+from geonpg.errors import choose
+from geonpg.kfac import (
+    SOLVERS,
+    CgSolver,
+    Constant,
+    FactorSettings,
+    FixedGaussian,
+    NaturalGradient,
+    Ranks,
+    Solver,
+    TrustRegion,
+)
 
-if TYPE_CHECKING:
-    from .acktr import ACKTR
+from .outputs import Networks
+from .settings import ActorSettings, CriticSettings
 
+NATURAL_RATE = 1.0  # of a critic trained by its natural gradient, if no rate is given
 FIRST_ORDER_RATE = 1e-3  # of a critic trained by an `optimizer_class` of the user's, if no rate is given
 
 
-def check_settings(agent: "ACKTR") -> None:
-    """What the optimisers would misread, or refuse under another name, dies under the agent's own."""
-    target, rate, limit = agent.target_kl, agent.critic_learning_rate, agent.critic_target_kl
-    require(target is not None and target > 0, f"target_kl must be positive, not {target}")
-    require(rate is None or rate > 0, f"critic_learning_rate must be positive, not {rate}")
-    require(limit is not None and limit >= 0, f"critic_target_kl must be positive, or 0 for no limit, not {limit}")
-    require(agent.torch_threads is None or agent.torch_threads >= 1, "torch_threads must be at least 1, or None")
-    require(agent.critic_updates >= 1, f"critic_updates must be at least 1, not {agent.critic_updates}")
-
-
-def policy_optimizer(agent: "ACKTR") -> NaturalGradient:
+def policy_optimizer(networks: Networks, settings: ActorSettings, lr: float, ranks: Ranks) -> NaturalGradient:
+    """Make the natural gradient of the policy, whose longest step is `lr`."""
     return NaturalGradient(
-        agent.networks.actor,
-        agent.networks.family,
-        lr=agent.lr_schedule(1),
-        rule=agent.method,
-        solver=solver_of(agent.solver, agent.cg_iterations),
-        control=TrustRegion(max_kl=agent.target_kl),
-        damping=agent.damping,
-        alpha=agent.alpha,
-        calibrate=agent.calibrate,
-        gradient_averaging=agent.gradient_averaging,
-        cautious=agent.cautious,
-        factors=FactorSettings(averaging=agent.factor_averaging, update_every=agent.factors_every),
-        parameters=agent.networks.actor_parameters,
+        networks.actor,
+        networks.family,
+        lr=lr,
+        rule=settings.method,
+        solver=solver_of(settings.solver, settings.cg_iterations),
+        control=TrustRegion(max_kl=settings.target_kl),
+        damping=settings.damping,
+        alpha=settings.alpha,
+        calibrate=settings.calibrate,
+        gradient_averaging=settings.gradient_averaging,
+        cautious=settings.cautious,
+        factors=FactorSettings(averaging=settings.factor_averaging, update_every=settings.factors_every),
+        parameters=networks.actor_parameters,
         seed=int(torch.randint(2**31, ())),
-        ranks=agent.ranks,
+        ranks=ranks,
     )
 
 
-def critic_optimizer(agent: "ACKTR") -> torch.optim.Optimizer:
-    own = agent.policy_kwargs.get("optimizer_class")
-    if own is not None:
-        rate = FIRST_ORDER_RATE if agent.critic_learning_rate is None else agent.critic_learning_rate
-        keywords = agent.policy_kwargs.get("optimizer_kwargs") or {}
-        return own(agent.networks.critic_parameters, lr=rate, **keywords)
+def critic_optimizer(networks: Networks, settings: CriticSettings, ranks: Ranks) -> NaturalGradient:
+    """Make the natural gradient of the critic, which is Gauss-Newton's."""
+    limit, rate = settings.critic_target_kl, settings.critic_learning_rate
     return NaturalGradient(
-        agent.networks.critic,
+        networks.critic,
         FixedGaussian(),
-        lr=1.0 if agent.critic_learning_rate is None else agent.critic_learning_rate,
+        lr=NATURAL_RATE if rate is None else rate,
         rule="ng",
-        solver=solver_of(agent.critic_solver, agent.critic_cg_iterations),
-        control=TrustRegion(max_kl=agent.critic_target_kl) if agent.critic_target_kl > 0 else Constant(),
-        damping=agent.critic_damping,
-        gradient_averaging=agent.critic_gradient_averaging,
-        factors=FactorSettings(averaging=agent.factor_averaging, update_every=agent.critic_updates),
-        parameters=agent.networks.critic_parameters,
+        solver=solver_of(settings.critic_solver, settings.critic_cg_iterations),
+        control=TrustRegion(max_kl=limit) if limit > 0 else Constant(),
+        damping=settings.critic_damping,
+        gradient_averaging=settings.critic_gradient_averaging,
+        factors=FactorSettings(averaging=settings.factor_averaging, update_every=settings.critic_updates),
+        parameters=networks.critic_parameters,
         seed=int(torch.randint(2**31, ())),
-        ranks=agent.ranks,
+        ranks=ranks,
     )
+
+
+def first_order_optimizer(
+    kind: Callable[..., Optimizer], parameters: Iterable[Tensor], rate: float | None, keywords: Mapping[str, object]
+) -> Optimizer:
+    """Make the critic's optimiser of a class that the user has chosen."""
+    return kind(parameters, lr=FIRST_ORDER_RATE if rate is None else rate, **keywords)
 
 
 def solver_of(name: str, iterations: int) -> Solver:
-    """The solver of that name; conjugate gradients with that many iterations."""
+    """Look a solver up by its name; conjugate gradients get that many iterations, and keep their other settings."""
     solver = choose("solver", name, SOLVERS)
     return replace(solver, iterations=iterations) if isinstance(solver, CgSolver) else solver

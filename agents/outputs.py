@@ -19,39 +19,43 @@ from stable_baselines3.common.distributions import (
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.preprocessing import preprocess_obs
 from stable_baselines3.common.torch_layers import FlattenExtractor, MlpExtractor
+from stable_baselines3.common.type_aliases import PyTorchObs
+from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor, nn
 
 from geonpg.errors import Refused
-from geonpg.kfac import ALONE, Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product, Ranks
+from geonpg.kfac import Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product
 
-Observations = Any  # a tensor, or a dictionary of tensors
+from .observations import Array, Observations, batch_of_one
 
 
 class PolicyOutputs(nn.Module):
-    """Any policy, from observations to its distribution's parameters z."""
+    """Any policy as a module from observations to its distribution's parameters z."""
 
     def __init__(self, policy: ActorCriticPolicy) -> None:
         super().__init__()
         self.policy = policy
 
-    def forward(self, observations: Observations) -> Tensor:
+    def forward(self, observations: PyTorchObs) -> Tensor:
+        """Compute z [n, ...] by the policy's own distribution."""
         return parameters_of(self.policy.get_distribution(observations))
 
 
 class ValueOutputs(nn.Module):
-    """Any policy, from observations to values [n, 1]."""
+    """Any policy as a module from observations to values [n, 1]."""
 
     def __init__(self, policy: ActorCriticPolicy) -> None:
         super().__init__()
         self.policy = policy
 
-    def forward(self, observations: Observations) -> Tensor:
+    def forward(self, observations: PyTorchObs) -> Tensor:
+        """Compute values [n, 1] by the policy's own method."""
         return self.policy.predict_values(observations)
 
 
 def parameters_of(distribution: Distribution) -> Tensor:
-    """A distribution's parameters, as its family orders them."""
-    inner: Any = distribution.distribution
+    """A distribution's parameters, in the order of its family."""
+    inner: Any = distribution.distribution  # one of torch's, or a list of them
     if isinstance(distribution, DiagGaussianDistribution | StateDependentNoiseDistribution):
         return torch.cat([inner.mean, inner.stddev.log()], -1)
     if isinstance(distribution, MultiCategoricalDistribution):
@@ -74,14 +78,14 @@ def family_of(policy: ActorCriticPolicy) -> Family:
 
 
 def draws_of(policy: ActorCriticPolicy, actions: Tensor) -> Tensor:
-    """Recorded actions [n, ...] as the family's draws."""
+    """Turn recorded actions [n, ...] into the family's draws."""
     if isinstance(policy.action_dist, CategoricalDistribution):
         return actions.long().flatten()
     return TanhBijector.inverse(actions) if policy.squash_output else actions
 
 
 def is_standard(policy: ActorCriticPolicy) -> bool:
-    """Are this policy's outputs computed by SB3's own code: features, two chains of layers, a linear head each?"""
+    """Whether SB3's own code computes this policy's outputs: features, two chains of layers, a linear head each."""
     own = ("forward", "get_distribution", "predict_values", "_get_action_dist_from_latent", "extract_features")
     return (
         all(getattr(type(policy), name) is getattr(ActorCriticPolicy, name) for name in own)
@@ -92,6 +96,7 @@ def is_standard(policy: ActorCriticPolicy) -> bool:
 
 
 def has_state(module: nn.Module) -> bool:
+    """Whether the module has parameters or buffers."""
     return any(True for _ in (*module.parameters(), *module.buffers()))
 
 
@@ -101,21 +106,28 @@ class Networks:
     Parameters that both use are the actor's: its trust region must know of every change of the policy.
     """
 
-    def __init__(self, policy: ActorCriticPolicy, example: Observations) -> None:
-        self.policy, self.family = policy, family_of(policy)
+    def __init__(self, policy: ActorCriticPolicy) -> None:
+        self.policy, self.family, self.device = policy, family_of(policy), policy.device
         self.standard = is_standard(policy)
         # features that nothing is learnt for are computed once, and leave plain chains of layers behind
         self.fixed_features = self.standard and not has_state(policy.pi_features_extractor)
         self.actor: nn.Module = actor_chain(policy) if self.standard else PolicyOutputs(policy)
         self.critic: nn.Module = critic_chain(policy) if self.standard else ValueOutputs(policy)
         with torch.no_grad():
-            inputs = self.inputs(example)
+            inputs = self.inputs(self.tensors(batch_of_one(policy.observation_space)))
         self.actor_parameters = used_by(self.actor, inputs)
         owned = {id(p) for p in self.actor_parameters}
         self.critic_parameters = [p for p in used_by(self.critic, inputs) if id(p) not in owned]
 
-    def inputs(self, observations: Observations) -> Any:
-        """What the modules take: fixed features, or preprocessed observations, or the observations themselves."""
+    def tensors(self, observations: Observations) -> PyTorchObs:
+        """Move observations to the policy's device."""
+        return obs_as_tensor(observations, self.device)
+
+    def inputs(self, observations: PyTorchObs) -> PyTorchObs:
+        """Turn observations into what the modules take.
+
+        These are fixed features, or preprocessed observations, or the observations themselves.
+        """
         if self.fixed_features:
             return BasePolicy.extract_features(self.policy, observations, self.policy.pi_features_extractor)
         if self.standard:
@@ -131,17 +143,15 @@ class Networks:
         first = [chain[0] for chain in seeing if self.standard and isinstance(chain, nn.Sequential)]
         return [x for x in first if type(x) is nn.Linear and isinstance(x.weight, nn.Parameter) and x.bias is not None]
 
-    @torch.no_grad()
-    def act(self, observations: Observations, ranks: Ranks = ALONE) -> Tensor:
-        """One draw per observation, without an SB3 distribution where that can be avoided."""
-        if not self.standard:
-            return self.policy(observations)[0]
-        actions = ranks.drawn(self.family.sample, self.actor(self.inputs(observations)))
-        return actions.long() if isinstance(self.policy.action_dist, MultiCategoricalDistribution) else actions
-
     def values(self, observations: Observations) -> Tensor:
-        """[n, 1], as the policy's own `forward` gives them."""
-        return self.critic(self.inputs(observations)) if self.standard else self.policy(observations)[1]
+        """Values [n, 1] of a batch of observations."""
+        return self.critic(self.inputs(self.tensors(observations)))
+
+    def assess(self, observations: Observations, actions: Array) -> tuple[Tensor, Tensor]:
+        """Values [n, 1] and log-probabilities [n] of a batch of observations and recorded actions."""
+        inputs = self.inputs(self.tensors(observations))
+        draws = draws_of(self.policy, torch.as_tensor(actions, device=self.device).float())
+        return self.critic(inputs), self.family.log_prob(self.actor(inputs), draws)
 
 
 def actor_chain(policy: ActorCriticPolicy) -> nn.Sequential:
@@ -156,11 +166,12 @@ def actor_chain(policy: ActorCriticPolicy) -> nn.Sequential:
 
 
 def critic_chain(policy: ActorCriticPolicy) -> nn.Sequential:
+    """The critic of a standard policy, over its own parameters."""
     features = [policy.vf_features_extractor] if has_state(policy.vf_features_extractor) else []
     return nn.Sequential(*features, *policy.mlp_extractor.value_net, policy.value_net)
 
 
-def used_by(module: nn.Module, inputs: Any) -> list[Tensor]:
+def used_by(module: nn.Module, inputs: PyTorchObs) -> list[Tensor]:
     """The module's parameters that its output depends on."""
     parameters = [p for p in module.parameters() if p.requires_grad]
     training = module.training

@@ -6,7 +6,6 @@
 from stable_baselines3.common.type_aliases import MaybeCallback
 
 from .acktr import ACKTR
-from .threads import threads_for, using_threads
 from .update_stats import UpdateStats
 
 
@@ -28,14 +27,14 @@ class Stepper:
         """Collect one rollout into the agent's buffer; return False if the callback ended it."""
         agent = self.agent
         assert agent.env is not None
-        with using_threads(threads_for(agent)):
+        with agent.using_threads():
             return agent.collect_rollouts(agent.env, self.callback, agent.rollout_buffer, agent.n_steps)
 
     def update(self) -> UpdateStats:
         """Make one update from the last rollout, and return its numbers."""
         agent = self.agent
         agent._update_current_progress_remaining(agent.num_timesteps, self.total_steps)
-        with using_threads(threads_for(agent)):
+        with agent.using_threads():
             agent.train()
         assert agent.last_update is not None
         return agent.last_update

@@ -64,5 +64,6 @@ def fitting_units(
 
 @torch.no_grad()
 def scale(head: nn.Linear, factor: float) -> None:
+    """Multiply the outputs of a layer by a factor."""
     for parameter in head.parameters():
         parameter.mul_(factor)

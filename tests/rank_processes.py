@@ -10,8 +10,7 @@ from torch import Tensor, nn
 
 from geonpg.agents.stepping import Stepper
 from geonpg.configs import load
-from geonpg.kfac import FactorSettings, FreeLogStd, Gaussian, NaturalGradient, ProcessGroup, Ranks, TrustRegion
-from geonpg.kfac.ranks import ALONE
+from geonpg.kfac import ALONE, FactorSettings, FreeLogStd, Gaussian, NaturalGradient, ProcessGroup, Ranks, TrustRegion
 from geonpg.scripts.runs.building import normalization_of
 from geonpg.scripts.runs.our_plan import OurPlan
 from geonpg.scripts.runs.run import Run

@@ -17,8 +17,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from geonpg.agents import ACKTR
-from geonpg.agents.collector import flattened
 from geonpg.agents.inputs import InputScale, change, input_scale
+from geonpg.agents.observations import flattened
 from geonpg.configs import load
 from geonpg.errors import Refused
 from geonpg.finite import BrokenEnvironment

@@ -21,9 +21,9 @@ from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from torch import nn
 
-from geonpg.agents.checkpoint import write_bytes
 from geonpg.agents.outputs import is_standard
 from geonpg.errors import require
+from geonpg.files import write_bytes
 from geonpg.scripts.models.policy import TrainedPolicy, with_history
 from geonpg.scripts.runs.evaluation import play
 
@@ -55,7 +55,7 @@ def export(trained: TrainedPolicy, path: Path, seed: int) -> dict[str, Any]:
         difference <= TOLERANCE,
         f"the graph differs from the torch policy by {difference:.1e}, more than {TOLERANCE}: {path} is not written",
     )
-    write_bytes(path, data)
+    write_bytes(path, data, durable=True)
     return {"file": str(path), "difference": difference, "observations": len(observations)}
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from toy_envs import ACTIONS, OBSERVATIONS, make_world, policy_name, small
 
 from geonpg.agents import ACKTR, ACKTRPolicy
-from geonpg.agents.acting import Act, affine, is_simple, sampler
+from geonpg.agents.acting import Act, affine, draw, is_simple, sampler
 
 NO_NOISE = -40.0  # a log std that single precision does not see beside a mean
 
@@ -28,7 +28,7 @@ def make(
 
 
 def sampler_of(agent: ACKTR, n_steps: int = 1, n_envs: int = 3) -> Act:
-    return sampler(agent.networks, n_steps, n_envs, agent.device)
+    return sampler(agent.networks, n_steps, n_envs)
 
 
 def views(n: int = 3, seed: int = 0) -> NDArray[np.float64]:
@@ -197,7 +197,7 @@ def test_every_other_policy_acts_by_torch(name: str) -> None:
     torch.manual_seed(3)
     actions = sampler_of(agent, 1)(seen)
     torch.manual_seed(3)
-    assert np.array_equal(actions, agent.networks.act(as_tensors(seen)).numpy())
+    assert np.array_equal(actions, draw(agent.networks, seen))
     assert len(actions) == 3
 
 

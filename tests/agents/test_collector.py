@@ -144,13 +144,13 @@ def test_a_rollout_with_state_dependent_noise_is_sb3s(squashed: bool) -> None:
     ours, theirs = (make(make_world(), **kwargs) for _ in range(2))
     if squashed:
         correction = ours.policy.action_dist.bijector.log_prob_correction
-        assess = ours.assess
+        assess = ours.networks.assess
 
         def corrected(observations: Any, actions: NDArray[Any]) -> Any:
             values, log_probs = assess(observations, actions)
             return values, log_probs - correction(torch.as_tensor(actions).atanh()).sum(1)
 
-        ours.assess = corrected
+        ours.networks.assess = corrected
     assert_same_rollouts(ours, theirs)
 
 
@@ -219,7 +219,7 @@ def test_a_time_limit_is_bootstrapped_with_the_value_of_the_last_observation() -
 def returns_by_hand(agent: ACKTR, dones: NDArray[Any], decay: float) -> NDArray[Any]:
     """Lambda-returns G = r + gamma ((1 - lambda) V' + lambda G'), where an episode goes on."""
     buffer = agent.rollout_buffer
-    last = agent.values_of(agent._last_obs).detach().numpy().reshape(-1)
+    last = agent.networks.values(agent._last_obs).detach().numpy().reshape(-1)
     later, returns = last, np.zeros_like(buffer.rewards)
     for step in reversed(range(len(buffer.rewards))):
         value = last if step == len(buffer.rewards) - 1 else buffer.values[step + 1]

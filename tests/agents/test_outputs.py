@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from toy_envs import ACTIONS, OBSERVATIONS, policy_name, small
 
 from geonpg.agents import ACKTR, ACKTRPolicy
+from geonpg.agents.acting import draw
 from geonpg.agents.outputs import Networks, draws_of
 
 SDE = {"gSDE": {}, "squashed gSDE": {"squash_output": True}, "gSDE, expln": {"use_expln": True, "full_std": False}}
@@ -34,7 +35,7 @@ def make_policy(
             else:
                 p.add_(0.3 * torch.randn_like(p))
     seen = batch(OBSERVATIONS[observations], 6)
-    return policy, Networks(policy, seen), seen
+    return policy, Networks(policy), seen
 
 
 def batch(space: spaces.Space[Any], n: int) -> Any:
@@ -43,6 +44,11 @@ def batch(space: spaces.Space[Any], n: int) -> Any:
         return {key: batch(part, n) for key, part in space.spaces.items()}
     space.seed(0)
     return torch.as_tensor(np.stack([space.sample() for _ in range(n)]))
+
+
+def arrays(seen: Any) -> Any:
+    """Observations as environments show them."""
+    return {key: part.numpy() for key, part in seen.items()} if isinstance(seen, dict) else seen.numpy()
 
 
 def outputs(networks: Networks, seen: Any) -> Tensor:
@@ -102,18 +108,20 @@ def test_outputs_of_state_dependent_noise(observations: str, name: str) -> None:
 
 def check_values_and_probabilities(policy: ActorCriticPolicy, networks: Networks, seen: Any, z: Tensor) -> None:
     with torch.no_grad():
-        actions, values, log_prob = policy(seen)
+        actions, _, log_prob = policy(seen)
+        values = policy.predict_values(seen)
         draws = draws_of(policy, actions.reshape(6, -1).float())  # as a rollout buffer returns them
-        ours, entropy = networks.family.log_prob(z, draws), policy.get_distribution(seen).entropy()
+        raw, entropy = networks.family.log_prob(z, draws), policy.get_distribution(seen).entropy()
+        ours = raw
         if policy.squash_output:  # a change of variables that the parameters have no part in
-            ours = ours - torch.log(1 - draws.tanh() ** 2 + 1e-6).sum(1)
+            ours = raw - torch.log(1 - draws.tanh() ** 2 + 1e-6).sum(1)
             assert entropy is None
         else:
             torch.testing.assert_close(networks.family.entropy(z), entropy)
         torch.testing.assert_close(ours, log_prob, rtol=1e-4, atol=1e-4)
         assert float(log_prob.std()) > 2e-3
-        torch.testing.assert_close(networks.critic(networks.inputs(seen)), policy.predict_values(seen))
-        torch.testing.assert_close(networks.values(seen), values)
+        torch.testing.assert_close(networks.values(arrays(seen)), values)
+        torch.testing.assert_close(networks.assess(arrays(seen), actions.reshape(6, -1).numpy()), (values, raw))
         assert float(values.std()) > 2e-3
 
 
@@ -123,7 +131,8 @@ def test_draws_follow_the_policys_distribution(actions: str) -> None:
     policy, networks, seen = make_policy("vector", actions)
     torch.manual_seed(0)
     n = 20_000
-    draws, (first, *more) = networks.act(seen[:1].expand(n, -1)), truth(policy, seen[:1])
+    draws = torch.as_tensor(draw(networks, arrays(seen[:1].expand(n, -1))))
+    first, *more = truth(policy, seen[:1])
     if actions == "Box":
         torch.testing.assert_close(draws.mean(0), first[0], atol=0.05, rtol=0)
         torch.testing.assert_close(draws.std(0), more[0][0], atol=0, rtol=0.03)
@@ -194,7 +203,7 @@ def test_what_neither_uses_belongs_to_neither() -> None:
 
 
 class Doubled(ACKTRPolicy):
-    """A user's policy that computes something else from the same layers, and shows other values than it predicts."""
+    """A user's policy that computes something else from the same layers; its critic is what predicts values."""
 
     def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Any:
         return self.action_dist.proba_distribution(action_logits=2 * self.action_net(latent_pi))
@@ -228,10 +237,10 @@ class Normed(BaseFeaturesExtractor):
 
 
 def test_looking_moves_no_running_average() -> None:
-    policy, networks, seen = make_policy("vector", "Box", features_extractor_class=Normed)
+    policy, networks, _ = make_policy("vector", "Box", features_extractor_class=Normed)
     policy.set_training_mode(True)
     before = {key: value.clone() for key, value in policy.state_dict().items()}
-    again = Networks(policy, seen)
+    again = Networks(policy)
     assert all(torch.equal(value, before[key]) for key, value in policy.state_dict().items())
     assert policy.training
     assert again.actor.training
@@ -242,9 +251,9 @@ def test_a_distribution_of_the_users_own_is_refused() -> None:
     class Strange(CategoricalDistribution):
         pass
 
-    policy, _, seen = make_policy("vector", "Discrete")
+    policy, *_ = make_policy("vector", "Discrete")
     policy.action_dist = Strange(4)
-    assert Networks(policy, seen).standard, "SB3's kind under another name"
+    assert Networks(policy).standard, "SB3's kind under another name"
     policy.action_dist = object()
     with pytest.raises(ValueError, match="ACKTR knows no geometry of object: its actions must be SB3's own kinds"):
-        Networks(policy, seen)
+        Networks(policy)
