@@ -19,7 +19,7 @@ from .arrays import Array, Flags, Numbers, State
 from .moments import Moments
 from .wrappers import restore, state_of
 
-Everyone = Callable[[Array], Sequence[Array]]
+Gather = Callable[[Array], Sequence[Array]]
 MOMENTS = "observation_moments", "return_moments"
 
 
@@ -30,7 +30,7 @@ class Normalize(VecEnvWrapper):
     The statistics move while `training` is true and stand still otherwise, for evaluation. Episode returns in
     `info["episode"]` stay those of the task. An environment that returns NaN, infinity or numbers too large for float32
     raises BrokenEnvironment before the statistics change. Processes that train one agent share the statistics through
-    `everyone`, which maps an array to those of all processes, in the same order everywhere.
+    `gather`, which maps an array to those of all processes, in the same order everywhere.
 
     venv: environments whose observations are vectors, or dictionaries with vectors in them.
     observations: normalise observations; False leaves them as they are, and allows any.
@@ -59,7 +59,7 @@ class Normalize(VecEnvWrapper):
         self.scales_observations, self.scales_rewards = observations, rewards
         self.gamma, self.clip, self.epsilon = gamma, clip, epsilon
         self.training = True
-        self.everyone: Everyone | None = None
+        self.gather: Gather | None = None
         self.observation_moments, self.return_moments = Moments(size), Moments(1)
         self._discounted = np.zeros(venv.num_envs)  # sum of rewards, of each episode in progress
 
@@ -104,21 +104,21 @@ class Normalize(VecEnvWrapper):
 
     def _update_statistics(self, observations: Numbers, rewards: Numbers, dones: Flags) -> None:
         self._discounted = self._discounted * self.gamma + rewards
-        if self.everyone is None:
+        if self.gather is None:
             self.observation_moments.update(observations)
             self.return_moments.update(self._discounted[:, None])
         else:
-            for seen in self._of_everyone(np.column_stack([observations, self._discounted])):
+            for seen in self._gathered(np.column_stack([observations, self._discounted])):
                 self.observation_moments.merge(seen.columns(slice(-1)))
                 self.return_moments.merge(seen.columns(slice(-1, None)))
         self._discounted[dones] = 0
 
-    def _of_everyone(self, rows: Numbers) -> Iterator[Moments]:
-        """Return the moments of as many rows from every process that shares these statistics."""
-        assert self.everyone is not None
+    def _gathered(self, rows: Numbers) -> Iterator[Moments]:
+        """Yield the moments of the rows of every process that shares these statistics; all have equally many."""
+        assert self.gather is not None
         own = Moments(rows.shape[1])
         own.update(rows)
-        for mean, squares in self.everyone(np.stack([own.mean, own.squares])):
+        for mean, squares in self.gather(np.stack([own.mean, own.squares])):
             seen = Moments(rows.shape[1])
             seen.count, seen.mean, seen.squares = own.count, mean, squares
             yield seen
@@ -130,10 +130,10 @@ class Normalize(VecEnvWrapper):
         self._discounted[:] = 0
         if self.training:
             rows = self._rows(observations)
-            if self.everyone is None:
+            if self.gather is None:
                 self.observation_moments.update(rows)
             else:
-                for seen in self._of_everyone(rows):
+                for seen in self._gathered(rows):
                     self.observation_moments.merge(seen)
         return self.normalize_observations(observations)
 

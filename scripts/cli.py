@@ -9,25 +9,27 @@ from geonpg.scripts.common.stopping import as_process
 COMMANDS = {
     "train": "train an agent: --env Walker2d-v4 --method geo",
     "evaluate": "evaluate a trained policy; record a video of it, export it to ONNX",
-    "compare": "methods x environments x seeds, ours and SB3's, as a queue that can be interrupted",
+    "compare": "train methods x environments x seeds, ours and SB3's, as a queue that can be interrupted",
     "tune": "search for better settings on one task, on Ray Tune",
-    "solve": "InvertedPendulum-v4 and CartPole-v1 with the default preset: how many steps do they take?",
-    "invariance": "the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
-    "deepnets": "the paper's deep autoencoders and classifier, by natural gradients, Adam and K-FAC",
-    "bench": "cost and accuracy of an update",
-    "branch": "the rules from the same checkpoints with the same random numbers: paired differences",
-    "report": "a folder of runs as one page: curves, intervals, verdicts",
-    "configs": "presets of a training run: which there are, and what they say",
+    "solve": "count the steps until the default preset solves InvertedPendulum-v4 and CartPole-v1",
+    "invariance": "run the paper's invariance experiments: Gamma fit, orders of the rules, a neural policy",
+    "deepnets": "train the paper's deep autoencoders and classifier, by natural gradients, Adam and K-FAC",
+    "bench": "measure the cost and accuracy of updates, environments and training",
+    "branch": "compare the rules from the same checkpoints with the same random numbers, pair by pair",
+    "report": "write a page about a folder of runs: curves, intervals, verdicts",
+    "configs": "list the presets of a training run, show their settings, explain every key",
 }
 
 
 def usage() -> str:
+    """List the commands, a line each."""
     wide = max(map(len, COMMANDS))
     lines = [f"  {name:{wide}}  {what}" for name, what in COMMANDS.items()]
-    return "usage: geonpg COMMAND ...\n\n" + "\n".join(lines) + "\n\n`geonpg help COMMAND` tells the rest."
+    return "usage: geonpg COMMAND ...\n\n" + "\n".join(lines) + "\n\n`geonpg help COMMAND` explains one."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command, and return its exit code; its module is imported only now."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]

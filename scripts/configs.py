@@ -1,4 +1,4 @@
-"""`geonpg configs`: the presets; with a name, every key with its value and where that comes from; the keys alone."""
+"""`geonpg configs`: list presets, show every setting of one and where it comes from, or explain every key."""
 
 import json
 import sys
@@ -14,6 +14,7 @@ from geonpg.scripts.common.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> tuple[Parser, Namespace]:
+    """Read the command line."""
     parser = Parser("geonpg configs", description="List presets, or show every setting of one, or explain every key.")
     parser.add_argument("preset", nargs="?", metavar="NAME", help=f"{', '.join(names())}, or a path to a .toml file")
     parser.add_argument("--env", metavar="ID", help="show the values for this task, such as Walker2d-v4")
@@ -28,16 +29,16 @@ def parse(argv: Sequence[str] | None) -> tuple[Parser, Namespace]:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned, two spaces between."""
+    """Align columns, with two spaces between them."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
 
 
 def described(preset: str, env_id: str | None) -> dict[str, Any]:
-    """A preset as plain data: every key with its value, source, help and legal values; and the tables of its tasks.
+    """Return a preset as plain data: every key with its value, source, help and legal values; and its tasks' tables.
 
-    `tasks` are those that this environment's values come from, or all of them if none is given.
+    `tasks` are the tables that this environment's values come from, or all tables if no environment is given.
     """
     parts = lineage(preset)
     sources = {key: layer.source for layer in layers(preset, env_id) for key in layer.values}
@@ -56,7 +57,7 @@ def described(preset: str, env_id: str | None) -> dict[str, Any]:
 
 
 def table(preset: dict[str, Any]) -> str:
-    """What `described` says, for people."""
+    """Print `described` as a table."""
     rows = [("key", "value", "from", "what")]
     rows += [(key, shown(s["value"]), s["from"], s["help"]) for key, s in preset["settings"].items()]
     heading = f"{preset['preset']}: {preset['description']}" if preset["description"] else preset["preset"]
@@ -64,7 +65,7 @@ def table(preset: dict[str, Any]) -> str:
 
 
 def task_note(preset: dict[str, Any]) -> str:
-    """Without a task: what tasks change. With one: whether the preset knows it."""
+    """Say what tasks change or, if a task is given, whether the preset has values for it."""
     if preset["env"] is not None:
         return "" if preset["tasks"] else f"{preset['preset']} has no values of its own for {preset['env']}"
     said = [(task, ", ".join(f"{k} = {shown(v)}" for k, v in table.items())) for task, table in preset["tasks"].items()]
@@ -72,7 +73,7 @@ def task_note(preset: dict[str, Any]) -> str:
 
 
 def explained() -> dict[str, dict[str, Any]]:
-    """Every key as plain data: the schema's default, legal values, what it means."""
+    """Return every key as plain data: its default, legal values and meaning."""
     return {
         key: {"default": field.default, "legal": legal_words(key), "help": field.metadata["help"]}
         for key, field in FIELDS.items()
@@ -80,13 +81,14 @@ def explained() -> dict[str, dict[str, Any]]:
 
 
 def key_table(keys: dict[str, dict[str, Any]]) -> str:
-    """What `explained` says, for people."""
+    """Print `explained` as a table."""
     rows = [("key", "default", "legal", "what")]
     rows += [(key, spelled(k["default"]), k["legal"], k["help"]) for key, k in keys.items()]
     return f"{columns(rows)}\n\n--set KEY=VALUE changes one for a run; a preset's .toml file holds several."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Print presets, a preset or keys; return the exit code."""
     parser, arguments = parse(argv)
     if arguments.keys:
         keys = explained()

@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a lock that the system takes back from a process that ends, however it ends."""
+"""One process at a time in a folder: a lock that the system releases when its process ends, however it ends."""
 
 import fcntl
 import logging
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class AtWork(Refused):
-    """Another process is at work in a folder."""
+    """Another process holds the lock of a folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"another process is at work in {folder}: wait until it has ended, or choose another folder")
@@ -24,7 +24,7 @@ class AtWork(Refused):
 
 @contextmanager
 def locked(folder: Path, seconds: float = 0.0) -> Iterator[int | None]:
-    """Hold the folder's lock, after waiting for it up to `seconds`; AtWork if another process keeps it.
+    """Hold the folder's lock, after waiting for it up to `seconds`; raise AtWork if another process keeps it.
 
     Yields the lock's descriptor, which a child process may share: then the folder is free when both have ended. Yields
     None if the folder does not exist.
@@ -42,17 +42,18 @@ def locked(folder: Path, seconds: float = 0.0) -> Iterator[int | None]:
 
 
 def wait_for(descriptor: int, folder: Path, seconds: float) -> None:
-    patience = time.monotonic() + seconds
+    """Take the lock within `seconds`; raise AtWork if another process keeps it longer."""
+    deadline = time.monotonic() + seconds
     if seconds and not taken(descriptor, folder):
         print(f"waiting for what is still at work in {folder}", file=sys.stderr, flush=True)
     while not taken(descriptor, folder):
-        if time.monotonic() >= patience:
+        if time.monotonic() >= deadline:
             raise AtWork(folder)
         time.sleep(0.1)
 
 
 def taken(descriptor: int, folder: Path) -> bool:
-    """Take the lock if nobody else has it; to take it again is allowed."""
+    """Try to take the lock and return whether this process has it; it may already have had it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -64,9 +65,9 @@ def taken(descriptor: int, folder: Path) -> bool:
 
 @contextmanager
 def alone(folder: Path, prepare: Callable[[], T], holds: bool = True) -> Iterator[T]:
-    """What `prepare` makes of a folder, old or new, while no other process may work there.
+    """Hold the lock of a folder, old or new, and yield what `prepare` makes of it.
 
-    holds: False in a process that works there together with the one that holds the lock.
+    holds: False in a process that works there together with the one that holds the lock; it takes none.
     """
     if not holds:
         yield prepare()

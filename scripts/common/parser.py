@@ -8,9 +8,10 @@ from geonpg.configs.schema import LARGEST_SEED, parse_int
 
 
 class Parser(ArgumentParser):
-    """Answers a wrong argument with one sentence and exit code 2."""
+    """An argument parser that answers a wrong argument with one sentence and exit code 2."""
 
     def error(self, message: str) -> NoReturn:
+        """Print the message, without the usage that argparse would add, and exit with code 2."""
         self.exit(2, f"{self.prog}: {message}\n")
 
 
@@ -23,7 +24,7 @@ def count(text: str) -> int:
 
 
 def up_to(high: int, low: int = 1) -> Callable[[str], int]:
-    """A type for argparse: whole numbers up to `high`, above which no machine and no patience would do."""
+    """Make a type for argparse: whole numbers up to `high`, above which no machine and no patience would do."""
 
     def bounded(text: str) -> int:
         if not low <= count(text) <= high:
@@ -34,4 +35,4 @@ def up_to(high: int, low: int = 1) -> Callable[[str], int]:
 
 
 seed = up_to(LARGEST_SEED, low=0)
-MOST_EPISODES = 10_000  # of one evaluation, where each has an environment of its own
+MOST_EPISODES = 10_000  # in one evaluation, where each has an environment of its own

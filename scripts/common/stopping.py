@@ -1,4 +1,4 @@
-"""How commands stop: a long job finishes what it is at, saves, and ends; anything else ends at once, and quietly."""
+"""How commands stop: a long job finishes its update, saves and ends; any other ends at once, without a traceback."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ class Stopped(Exception):
 
 
 def stopping_at(stop: Callable[[], bool]) -> Callable[[], None]:
-    """What to call between steps that `stop()` shall end, by raising Stopped."""
+    """Make a function to call between steps, which raises Stopped once `stop()` is true."""
 
     def watch() -> None:
         if stop():
@@ -27,15 +27,16 @@ def stopping_at(stop: Callable[[], bool]) -> Callable[[], None]:
 
 
 class Signals:
-    """The first SIGINT or SIGTERM asks the job to stop after its update; another one ends it at once.
+    """A handler of SIGINT and SIGTERM: the first asks the job to stop after its update, another ends it at once.
 
-    words: what the first one is answered with, at once, on standard error.
+    words: printed on standard error as soon as the first one comes.
     """
 
     def __init__(self, words: str = "") -> None:
         self.words, self.received = words, 0
 
     def receive(self, number: int, frame: FrameType | None) -> None:
+        """Note a signal, answer the first one, and let the next end the process."""
         if self.words and not self.received:
             with suppress(OSError):  # not by `print`, which this may have interrupted: it cannot be entered twice
                 os.write(STDERR, f"\n{self.words}\n".encode())
@@ -43,12 +44,13 @@ class Signals:
         signal.signal(number, signal.SIG_DFL)
 
     def __call__(self) -> bool:
+        """Return whether a signal has come."""
         return self.received > 0
 
 
 @contextmanager
 def listening(words: str = "") -> Iterator[Signals]:
-    """Inside, signals are heard; afterwards they mean what they meant before."""
+    """Handle SIGINT and SIGTERM by `Signals`, and restore the former handlers afterwards."""
     signals = Signals(words)
     before = {number: signal.signal(number, signals.receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -59,29 +61,31 @@ def listening(words: str = "") -> Iterator[Signals]:
 
 
 class Interrupt:
-    """Ctrl-C for a process that has nothing to save: KeyboardInterrupt, so that what is half-written is removed.
+    """A handler of Ctrl-C for a process that has nothing to save.
 
-    While modules are imported it ends the process, because their C code may turn that exception into others, or lose
-    it. So does a second one.
+    It raises KeyboardInterrupt, so that half-written files are removed. While modules are imported it ends the process
+    instead, because their C code may turn that exception into others, or lose it; so does a second Ctrl-C.
     """
 
     def __init__(self) -> None:
         self.received = False
 
     def receive(self, number: int, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt; end the process if that is not safe, or has not helped."""
         if self.received or is_importing(frame):
             os._exit(INTERRUPTED)
         self.received = True
         raise KeyboardInterrupt
 
     def lost(self, exception: "sys.UnraisableHookArgs") -> None:
-        """A `sys.unraisablehook`: nobody above has seen this exception, which came where none can be raised."""
+        """End the process if Ctrl-C came where no exception can be raised; this is a `sys.unraisablehook`."""
         if self.received:
             os._exit(INTERRUPTED)
         sys.__unraisablehook__(exception)
 
 
 def is_importing(frame: FrameType | None) -> bool:
+    """Return whether a module is being imported in this frame or below it."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True
@@ -90,9 +94,9 @@ def is_importing(frame: FrameType | None) -> bool:
 
 
 def leave(code: int) -> int:
-    """End this process at once if it is not the first of several under torchrun; the exit code otherwise.
+    """End this process at once if it is not the first of several under torchrun; otherwise return the exit code.
 
-    Threads of torch's process group may still let go of tensors while the interpreter goes down, and abort it. The
+    Threads of torch's process group may still free tensors while the interpreter shuts down, and abort it. The
     first process has files to close; the others have nothing to lose.
     """
     if os.environ.get("RANK", "0") != "0":
@@ -103,8 +107,8 @@ def leave(code: int) -> int:
 
 
 def as_process(command: Callable[[], int]) -> int:
-    """The exit code of a command that has this process to itself; Ctrl-C ends it with 130, without a word."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # whoever started it does not want it heard
+    """Run a command that has this process to itself, and return its exit code; Ctrl-C silently ends it with 130."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # whoever started us wants it ignored
         return command()
     interrupt = Interrupt()
     sys.unraisablehook = interrupt.lost
@@ -112,6 +116,6 @@ def as_process(command: Callable[[], int]) -> int:
     try:
         return command()
     except BaseException:
-        if interrupt.received:  # whatever has become of it on its way
+        if interrupt.received:  # whatever the exception has turned into on its way
             return INTERRUPTED
         raise

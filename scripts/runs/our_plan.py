@@ -63,7 +63,7 @@ class OurPlan(Plan[ACKTR]):
         env.seed(self.seed + ranks.rank * own)  # an agent seeds its environments as if they were all there are
         normalization = normalization_of(env)
         if normalization is not None and ranks.size > 1:
-            normalization.everyone = lambda own: [x.numpy() for x in ranks.collected(torch.from_numpy(own))]
+            normalization.gather = lambda own: [x.numpy() for x in ranks.collected(torch.from_numpy(own))]
         return env, agent
 
     def owes_row(self, agent: ACKTR, recorded: int) -> bool:

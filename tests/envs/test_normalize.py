@@ -312,7 +312,7 @@ def test_processes_that_share_statistics_have_those_of_all_environments() -> Non
             env.step(action)
 
     for rank, half in enumerate(halves):
-        half.everyone = partial(meeting.shown, rank)
+        half.gather = partial(meeting.shown, rank)
     orders = [(half, 3 + 2 * rank, actions[:, 2 * rank : 2 * rank + 2]) for rank, half in enumerate(halves)]
     threads = [Thread(target=play, args=order) for order in orders]
     for thread in threads:
