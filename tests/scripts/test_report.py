@@ -116,8 +116,8 @@ def test_the_page_needs_nothing_else(outcome: Outcome) -> None:
     assert fetched(page) == []
     assert not {"script", "link", "iframe", "img"} & {e.tag for e in page}
     assert not re.search(r"url\((?!#)|@import", outcome.page)
-    # two sets of kinds, each with training and evaluation, together and by task, and wall-clock; two of intervals
-    assert len(page.all("figure")) == 2 * (3 + 3 + 2) + 2
+    # training and evaluation, together and by task, and wall-clock; the other preset's on one task; two of intervals
+    assert len(page.all("figure")) == (3 + 3 + 2) + (1 + 1 + 1) + 2
     assert len(page.all("table")) == len(report_tables(read_study(outcome.runs)))
 
 
