@@ -9,18 +9,21 @@ VOID = ("meta", "link", "img", "br", "hr", "wbr", "input")
 
 @dataclass
 class Element:
+    """A tag with its attributes and what is inside."""
+
     tag: str
     attributes: dict[str, str]
     children: list["Element | str"] = field(default_factory=list)
 
     def __iter__(self) -> Iterator["Element"]:
-        """Itself and all elements inside it, in their order."""
+        """Iterate over itself and all elements inside it, in their order."""
         yield self
         for child in self.children:
             if isinstance(child, Element):
                 yield from child
 
     def all(self, tag: str, css: str = "") -> list["Element"]:
+        """Every element of a tag, perhaps of a CSS class, in their order."""
         return [e for e in self if e.tag == tag and (not css or css in e.attributes.get("class", "").split())]
 
     @property
@@ -33,7 +36,7 @@ class Element:
 
 
 class Reader(HTMLParser):
-    """Every element but the empty ones must be closed, in order."""
+    """Builds the tree; every element but the void ones must be closed, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,6 +60,7 @@ class Reader(HTMLParser):
 
 
 def read_page(text: str) -> Element:
+    """Parse a page."""
     reader = Reader()
     reader.feed(text)
     (root,) = reader.open

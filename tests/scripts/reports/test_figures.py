@@ -1,61 +1,36 @@
-"""How figures look where they are shown: text that can be read, and a legend of everything that is drawn."""
+"""How the figures of a report look where they are shown, and a legend of everything that is drawn."""
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from drawn_figures import has_overlapping_ticks, laid_out, least_text_height
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 from synthetic_studies import HIGH, LOW, write_group
 
-from geonpg.scripts.branches.figures import branch_figure
-from geonpg.scripts.branches.rows import BRANCH_RULES, Branch
-from geonpg.scripts.common.style import encoded
 from geonpg.scripts.reports.curves import curve_figures
 from geonpg.scripts.reports.figures import combined
 from geonpg.scripts.reports.reading import read_study
 
-README_WIDTH = 800  # pixels
-TASKS = ("HalfCheetah-v4", "Hopper-v4", "InvertedDoublePendulum-v4", "Walker2d-v4")
-
 
 @pytest.fixture(scope="module")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Figure]:
-    """What README shows: training curves of four tasks and all together, and the branches of three."""
+def training(tmp_path_factory: pytest.TempPathFactory) -> Figure:
+    """Training curves of four tasks and of all together."""
     folder = tmp_path_factory.mktemp("study")
-    for env_id in TASKS:
+    for env_id in ("HalfCheetah-v4", "Hopper-v4", "InvertedDoublePendulum-v4", "Walker2d-v4"):
         write_group(folder / env_id / "default/ng", LOW)
         write_group(folder / env_id / "default/geo", HIGH)
     study = read_study(folder)
-    training, *_ = curve_figures(study)
-    row = {rule: [Branch(1, rule, 3000.0, 0.1, 0.1, 1.01, 0.01, -0.1)] for rule in BRANCH_RULES}
-    drawn = {"training": combined(training, study), "branch": branch_figure(dict.fromkeys(TASKS[:3], row))}
-    for figure in drawn.values():
-        encoded(figure, "png")  # lays it out
-    return drawn
+    curves, *_ = curve_figures(study)
+    return laid_out(combined(curves, study))
 
 
-def texts(figure: Figure) -> list[Text]:
-    return [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text().strip()]
+def test_D_text_can_be_read_at_the_width_of_a_readme(training: Figure) -> None:
+    assert least_text_height(training) >= 11
+    assert not has_overlapping_ticks(training)
 
 
-@pytest.mark.parametrize("name", ["training", "branch"])
-def test_D_text_can_be_read_at_the_width_of_a_readme(figures: dict[str, Figure], name: str) -> None:
-    figure = figures[name]
-    pixels_per_point = README_WIDTH / figure.get_figwidth() / 72
-    assert min(text.get_fontsize() for text in texts(figure)) * pixels_per_point >= 11
-
-
-@pytest.mark.parametrize("name", ["training", "branch"])
-def test_D_numbers_along_an_axis_do_not_overlap(figures: dict[str, Figure], name: str) -> None:
-    for ax in figures[name].axes:
-        boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_text() and ax.axison]
-        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
-
-
-def test_D_a_legend_explains_everything_that_is_drawn(figures: dict[str, Figure]) -> None:
-    figure = figures["training"]
-    (legend,) = [ax.get_legend() for ax in figure.axes if ax.get_legend()]  # in the place that no panel takes
+def test_D_a_legend_explains_everything_that_is_drawn(training: Figure) -> None:
+    (legend,) = [ax.get_legend() for ax in training.axes if ax.get_legend()]  # in the place that no panel takes
     assert [text.get_text() for text in legend.get_texts()] == [
         "default/geo (5 seeds)",
         "default/ng (5 seeds)",

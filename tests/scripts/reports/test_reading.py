@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from shutil import copytree
 
-import numpy as np
 import pytest
 from short_runs import Runs
 from synthetic_studies import write_group, write_run
@@ -50,20 +49,6 @@ def test_reads_a_run_that_train_left(runs: Runs, tmp_path: Path) -> None:
     (group,) = study.groups.values()
     assert group.episodes == 20
     assert group.finals[0] == float((folder / "evaluations.csv").read_text().splitlines()[-1].split(",")[1])
-
-
-def test_evaluations_on_the_way(run: Path) -> None:
-    group = read_study(run.parents[3]).groups[GEO]
-    at_half = group.finals_at(500_000)
-    assert at_half == pytest.approx(group.runs[0].evaluation.at(np.array([500_000.0])))
-    assert at_half < group.finals
-    assert group.finals_at(1_000_000) == group.finals == group.finals_at(2_000_000)
-
-
-def test_returns_before_the_first_episode_are_unknown(run: Path) -> None:
-    training = read_study(run.parents[3]).groups[GEO].runs[0].training
-    assert np.isnan(training.at(np.array([150_000.0])))
-    assert np.isfinite(training.at(np.array([200_000.0])))
 
 
 def test_a_label_in_the_place_of_the_preset_is_an_ablation(tmp_path: Path) -> None:
