@@ -17,11 +17,12 @@ from .presets import (
     task_names,
     to_toml,
 )
-from .schema import FIELDS, Settings, help_of, legal_words
+from .schema import FIELDS, METHODS, Settings, help_of, legal_words
 
 __all__ = [
     "EARLIER",
     "FIELDS",
+    "METHODS",
     "Layer",
     "Preset",
     "Settings",

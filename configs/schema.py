@@ -108,7 +108,7 @@ SIZES = Legal(
     f"from 1 to {WIDEST:,}, at most {DEEPEST} of them, such as 64,64",
     lambda value: len(value) <= DEEPEST and all(1 <= size <= WIDEST for size in value),
 )
-METHODS = one_of("ng", "mid", "geo", "geof")
+METHODS = ("ng", "mid", "geo", "geof")
 SOLVERS = one_of("kfac", "pcg", "cg")
 ACTIVATIONS = one_of("tanh", "relu", "elu")
 
@@ -132,7 +132,7 @@ class Settings:
     frames: int = setting(1, "observations of the last steps shown side by side, this many", up_to(1000))
     scale_actions: bool = setting(False, "the policy's actions live in [-1, 1] and are scaled to the bounds")
 
-    method: str = setting("geo", "update rule of the policy", METHODS)
+    method: str = setting("geo", "update rule of the policy", one_of(*METHODS))
     solver: str = setting("kfac", "how the policy's natural gradient is solved for", SOLVERS)
     alpha: float = setting(0.0, "connection: 0 Levi-Civita (the paper), 1 exponential, -1 mixture", within(-1, 1))
     calibrate: bool = setting(True, "scale the correction to its least-squares length; false is the published form")

@@ -1,8 +1,8 @@
-"""Random damage to the files of a run, and random edits of its state behind right checksums.
+"""Random damage to the files of a run, and random edits of its state behind valid checksums.
 
 After each one the run is resumed, in this process. It must end byte for byte as a run that was left alone, or be
 refused in one sentence with every file as it was: no traceback, nothing lost, never another result. An edit changes the
-form of a state (keys, types, dtypes, shapes): another number in its place would be the state of another run.
+form of a state (keys, types, dtypes, shapes); with another number in it, it would be the state of another run.
 """
 
 import io
@@ -11,17 +11,18 @@ import random
 import shutil
 import sys
 import traceback
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from tqdm import tqdm
 
 from geonpg.agents.checkpoint import Checkpoints, read, write
 from geonpg.scripts.benches.edits import edited
+from geonpg.scripts.benches.findings import Findings, Numbers
 from geonpg.scripts.common.stopping import Stopped
 from geonpg.scripts.jobs.queue_local import STOPPED
 from geonpg.scripts.runs import keeper
@@ -33,32 +34,79 @@ SETTINGS = ("n_steps=8", "hidden=8", "critic_hidden=8", "eval_every=100", "eval_
 ARGUMENTS = ("--env", "InvertedPendulum-v4", "--n-envs", "4", "--method", "geof", *(f"--set={key}" for key in SETTINGS))
 STEPS, STOP = 448, 352  # of the whole run, and where a part of it was stopped
 DAMAGES, EDITS, SEED = 1000, 200, 0
+KINDS = ("damages", "edits")
 EXACT = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
 LINE = "geonpg train: "
 
 
+Harm = Callable[[Path, random.Random], tuple[str, list[Path]]]
+
+
+class Outcome(NamedTuple):
+    """What became of one damaged or edited run."""
+
+    kind: str  # "damages" or "edits"
+    fate: str  # "continued", "refused" or "lost"
+    problem: str  # what is wrong with that, if anything is
+
+
+@dataclass(frozen=True)
+class DamageFindings(Findings):
+    """What became of every case."""
+
+    outcomes: Sequence[Outcome]
+
+    def count(self, kind: str, fate: str) -> int:
+        """Count the cases of a kind that had this fate."""
+        return sum((outcome.kind, outcome.fate) == (kind, fate) for outcome in self.outcomes)
+
+    @property
+    def lost(self) -> int:
+        """How many cases ended in a traceback, changed files or another result."""
+        return sum(bool(outcome.problem) for outcome in self.outcomes)
+
+    @property
+    def failed(self) -> bool:
+        return self.lost > 0
+
+    def numbers(self) -> Numbers:
+        counts = {f"{kind}_{fate}": self.count(kind, fate) for kind in KINDS for fate in ("continued", "refused")}
+        return {"damage": {**counts, "lost": self.lost}}
+
+    def table(self) -> str:
+        lines = []
+        for kind in KINDS:
+            continued, refused = (self.count(kind, fate) for fate in ("continued", "refused"))
+            lines.append(f"{kind}: {continued} continued byte for byte, {refused} were refused in a sentence")
+        lost = f"{self.lost} were LOST, or had another result" if self.lost else "nothing lost, no other result"
+        return "\n".join([*lines, lost])
+
+
 def flip(data: bytearray, chance: random.Random) -> bytes:
-    """Some bits."""
+    """Flip some bits."""
     for _ in range(chance.choice([1, 1, 8])):
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
     return bytes(data)
 
 
 def truncate(data: bytearray, chance: random.Random) -> bytes:
+    """Cut the end off."""
     return bytes(data[: chance.randrange(len(data))])
 
 
 def zero(data: bytearray, chance: random.Random) -> bytes:
-    """A part, as a disk does that lost a block."""
+    """Zero a part, as a disk does that lost a block."""
     begin, end = sorted(chance.randrange(len(data) + 1) for _ in range(2))
     return bytes(data[:begin]) + bytes(end - begin) + bytes(data[end:])
 
 
 def append(data: bytearray, chance: random.Random) -> bytes:
+    """Add random bytes."""
     return bytes(data) + chance.randbytes(chance.randint(1, 100))
 
 
 def overwrite(data: bytearray, chance: random.Random) -> bytes:
+    """Replace everything by random bytes."""
     return chance.randbytes(len(data))
 
 
@@ -66,7 +114,7 @@ CONTENT = (flip, truncate, zero, append, overwrite)
 
 
 def damage(folder: Path, chance: random.Random) -> tuple[str, list[Path]]:
-    """Do something to a run's files; what it was, and to which."""
+    """Do something to a run's files; return what it was, and to which."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     path = chance.choice(files)
     kind = chance.randrange(len(CONTENT) + 3)
@@ -88,7 +136,7 @@ def damage(folder: Path, chance: random.Random) -> tuple[str, list[Path]]:
 
 
 def edit(folder: Path, chance: random.Random) -> tuple[str, list[Path]]:
-    """Edit the state in the newest checkpoint, with a right checksum; in half of the cases it is the only one."""
+    """Edit the state in the newest checkpoint, with a valid checksum; half the time, remove the older ones too."""
     *older, newest = Checkpoints(folder / "checkpoints").paths()
     state, what = edited(read(newest), chance)
     write(newest, state)
@@ -99,22 +147,9 @@ def edit(folder: Path, chance: random.Random) -> tuple[str, list[Path]]:
     return f"edit {what}", [newest]
 
 
-@dataclass
-class Tally:
-    """What became of the cases so far."""
-
-    fates: Counter[str] = field(default_factory=Counter)
-    lost: list[str] = field(default_factory=list)
-
-    def numbers(self) -> dict[str, float]:
-        names = [f"{kind}_{fate}" for kind in ("damages", "edits") for fate in ("continued", "refused")]
-        counts = {**{name: self.fates[name] for name in names}, "lost": len(self.lost)}
-        return {f"damage/{name}": float(count) for name, count in counts.items()}
-
-
 @contextmanager
 def logged(stream: io.StringIO) -> Iterator[None]:
-    """Inside, warnings go to the stream alone."""
+    """Send warnings to the stream alone."""
     root, handler = logging.getLogger(), logging.StreamHandler(stream)
     before, root.handlers = root.handlers, [handler]
     try:
@@ -123,12 +158,23 @@ def logged(stream: io.StringIO) -> Iterator[None]:
         root.handlers = before
 
 
+@contextmanager
+def saving_always() -> Iterator[None]:
+    """Have runs write a checkpoint after every update."""
+    before, keeper.CHECKPOINT_SECONDS = keeper.CHECKPOINT_SECONDS, 0.0
+    try:
+        yield
+    finally:
+        keeper.CHECKPOINT_SECONDS = before
+
+
 def contents(folder: Path) -> dict[Path, bytes]:
+    """Read every file."""
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def outcome(folder: Path, whole: Path, touched: list[Path]) -> tuple[str, str]:
-    """How the resumed run fared, "continued" or "refused"; and in words what is wrong with that, if anything is."""
+def resumed(folder: Path, whole: Path, touched: list[Path]) -> tuple[str, str]:
+    """Resume a harmed run; return its fate, and what is wrong with that if anything is."""
     before, said = contents(folder), io.StringIO()
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(said), logged(said):
@@ -150,11 +196,12 @@ def outcome(folder: Path, whole: Path, touched: list[Path]) -> tuple[str, str]:
 
 
 def same(one: Path, other: Path) -> bool:
+    """Whether two files are equal."""
     return one.exists() and one.read_bytes() == other.read_bytes()
 
 
 def part_of(whole: Path, folder: Path) -> Path:
-    """The same run, stopped in the middle, with two checkpoints and all kinds of files."""
+    """Train the run again, stopped in the middle, with two checkpoints and every kind of file."""
     shutil.copytree(whole, folder)
     for path in contents(folder):
         if path.name not in ("config.toml", "run.json"):
@@ -167,39 +214,21 @@ def part_of(whole: Path, folder: Path) -> Path:
     raise RuntimeError("the run came to its end before it was stopped")
 
 
-Harm = Callable[[Path, random.Random], tuple[str, list[Path]]]
-
-
-def measure(damages: int = DAMAGES, edits: int = EDITS) -> dict[str, float]:
-    """So many cases of damage, of a stopped run and now and then of a finished one, and so many edits."""
-    chance, tally = random.Random(SEED), Tally()
-    cases: list[tuple[str, Harm]] = [*[("damages", damage)] * damages, *[("edits", edit)] * edits]
-    seconds, keeper.CHECKPOINT_SECONDS = keeper.CHECKPOINT_SECONDS, 0.0
-    try:
-        with TemporaryDirectory() as name, tqdm(cases, desc="cases", leave=False, disable=None) as bar:
-            whole, part, folder = (Path(name) / each for each in ("whole", "part", "run"))
-            with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-                train(parse([*ARGUMENTS, "--steps", str(STEPS), "--folder", str(whole)]))
-            part_of(whole, part)
-            for number, (kind, harm) in enumerate(bar):
-                shutil.copytree(whole if number % 5 == 4 else part, folder)
-                what, touched = harm(folder, chance)
-                fate, problem = outcome(folder, whole, touched)
-                tally.fates[f"{kind}_{fate}"] += 1
-                if problem:
-                    tally.lost.append(f"{what}: {problem}")
-                    tqdm.write(f"case {number}, {what}: {problem}", file=sys.stderr)
-                shutil.rmtree(folder)
-    finally:
-        keeper.CHECKPOINT_SECONDS = seconds
-    return tally.numbers()
-
-
-def table(results: dict[str, float]) -> str:
-    count = {name.removeprefix("damage/"): int(number) for name, number in results.items()}
-    lines = []
-    for kind in ("damages", "edits"):
-        continued, refused = (count[f"{kind}_{fate}"] for fate in ("continued", "refused"))
-        lines.append(f"{kind}: {continued} continued byte for byte, {refused} were refused in a sentence")
-    lost = f"{count['lost']} were LOST, or had another result" if count["lost"] else "nothing lost, no other result"
-    return "\n".join([*lines, lost])
+def measure(damages: int = DAMAGES, edits: int = EDITS) -> DamageFindings:
+    """Damage and edit so many times, mostly a stopped run and now and then a finished one."""
+    chance, outcomes = random.Random(SEED), list[Outcome]()
+    harms: list[tuple[str, Harm]] = [*[("damages", damage)] * damages, *[("edits", edit)] * edits]
+    with saving_always(), TemporaryDirectory() as name, tqdm(harms, desc="cases", leave=False, disable=None) as bar:
+        whole, part, folder = (Path(name) / each for each in ("whole", "part", "run"))
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            train(parse([*ARGUMENTS, "--steps", str(STEPS), "--folder", str(whole)]))
+        part_of(whole, part)
+        for number, (kind, harm) in enumerate(bar):
+            shutil.copytree(whole if number % 5 == 4 else part, folder)
+            what, touched = harm(folder, chance)
+            outcome = Outcome(kind, *resumed(folder, whole, touched))
+            outcomes.append(outcome)
+            if outcome.problem:
+                tqdm.write(f"case {number}, {what}: {outcome.problem}", file=sys.stderr)
+            shutil.rmtree(folder)
+    return DamageFindings(outcomes)

@@ -1,14 +1,15 @@
 """What carries a solved policy away: its own steps, or the normalisation under it.
 
-A run by the default preset is continued in several ways from the same state: with the policy standing still or not,
-its steps cautious (kfac/signal.py) or not, and the statistics of observations moving, followed by the networks' first
-layers (agents/inputs.py) or not. Beside the return stand the instruments of the policy's steps.
+A run with the default preset is continued in several ways from the same state: with the policy standing still or not,
+its steps cautious (kfac/signal.py) or not, and the statistics of observations moving or not, followed by the networks'
+first layers (agents/inputs.py) or not. Beside the return stand the instruments of the policy's steps.
 """
 
 import math
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,10 +22,11 @@ from geonpg.agents.state import get_state, set_state
 from geonpg.agents.stepping import Stepper
 from geonpg.agents.update_stats import UpdateStats
 from geonpg.configs import load
+from geonpg.scripts.benches.findings import Findings, Numbers
 from geonpg.scripts.runs.building import make_agent, make_env, normalization_of
 from geonpg.scripts.runs.process import prepare
 
-TASKS, SEED = ("InvertedDoublePendulum-v4", "Swimmer-v5"), 2000
+ENV_IDS, SEED = ("InvertedDoublePendulum-v4", "Swimmer-v5"), 2000
 SOLVED, END = 200_000, 500_000  # steps before the ways part, and in all
 AVERAGED = 100  # updates at the end whose instruments are averaged
 STANDSTILL = 1e-12  # KL per update
@@ -32,12 +34,12 @@ STANDSTILL = 1e-12  # KL per update
 
 @dataclass(frozen=True)
 class Way:
-    """How a run goes on."""
+    """One way in which a run goes on."""
 
-    learns: bool = True  # the policy
-    cautious: bool = True  # and its steps
-    moves: bool = True  # the normalisation
-    follows: bool = True  # the first layers the normalisation
+    learns: bool = True  # whether the policy learns
+    cautious: bool = True  # whether its steps are cautious
+    moves: bool = True  # whether the normalisation moves
+    follows: bool = True  # whether the first layers follow it
 
 
 WAYS = {
@@ -49,20 +51,63 @@ WAYS = {
     "policy still, not followed": Way(learns=False, follows=False),
     "policy and normalisation still": Way(learns=False, moves=False),
 }
-INSTRUMENTS = ("return", "kl", "remembered", "alignment", "confirmed", "share", "advantage", "explained")
+
+
+class Reading(NamedTuple):
+    """What the instruments show of one update, or medians over several."""
+
+    kl: float  # that the update moved the policy by
+    remembered: float  # the KL that earlier batches would see, over the predicted one
+    alignment: float  # cosine to the last step
+    confirmed: float  # the part of the last step's slope that this batch confirms
+    share: float  # of the length that the step asked for
+    advantage: float  # standard deviation of the advantages
+    explained: float  # variance of the returns, by the critic
+
+
+class Drift(NamedTuple):
+    """How one run went on."""
+
+    before: float  # return when the ways part
+    after: Mapping[str, tuple[float, Reading]]  # way -> return and instruments at the end
+
+
+@dataclass(frozen=True)
+class DriftFindings(Findings):
+    """How runs went on in every way, by id."""
+
+    drifts: Mapping[str, Drift]
+
+    def numbers(self) -> Numbers:
+        found = {}
+        for env_id, drift in self.drifts.items():
+            ways = {name: {"return": final, **reading._asdict()} for name, (final, reading) in drift.after.items()}
+            found[env_id] = {"before": {"return": drift.before}, **ways}
+        return {"drift": found}
+
+    def table(self) -> str:
+        lines = [
+            f"default preset, seed {SEED}; the ways part after {SOLVED:,} of {END:,} steps; return of the last 100",
+            f"training episodes, and medians of the last {AVERAGED} updates",
+        ]
+        for env_id, drift in self.drifts.items():
+            lines += ["", f"{env_id:32}" + "".join(f"{name:>11}" for name in ("return", *Reading._fields))]
+            lines.append(f"{'before':32}{drift.before:11.1f}")
+            for name, (final, (kl, *others)) in drift.after.items():
+                lines.append(f"{name:32}{final:11.1f}{kl:11.1e}" + "".join(f"{value:11.3f}" for value in others))
+        return "\n".join(lines)
 
 
 class Instruments:
     """What can be seen of the policy's steps while they are made."""
 
     def __init__(self, agent: ACKTR) -> None:
-        self.agent, self.rows = agent, list[tuple[float, ...]]()
+        self.agent, self.readings = agent, list[Reading]()
         self.place, self.average, self.step = parameters(agent), agent.optimizer.memory.gradient, Tensor()
 
     def read(self, update: UpdateStats) -> None:
-        """After an update: its KL, the KL that earlier batches would see over that, the cosine to the last step, the
-        part of that one's slope that this batch confirms, the share of its length, advantages, explained variance."""
-        agent, buffer = self.agent, self.agent.rollout_buffer
+        """Take a reading after an update."""
+        agent, report = self.agent, update.report
         place, average, decay = parameters(agent), agent.optimizer.memory.gradient, agent.gradient_averaging
         step, confirmed, alignment = place - self.place, math.nan, math.nan
         if len(self.step) and average is not None and self.average is not None:
@@ -70,24 +115,32 @@ class Instruments:
             claimed = self.average / (1 - decay ** max(update.n_updates - 1, 1)) @ self.step
             confirmed = float(fresh @ self.step / claimed)
             alignment = float(torch.cosine_similarity(step, self.step, dim=0))
-        report, advantage, explained = update.report, float(buffer.advantages.std()), update.explained_variance
-        remembered = report.remembered_kl / report.predicted_kl
-        self.rows.append((report.actual_kl, remembered, alignment, confirmed, report.share, advantage, explained))
+        reading = Reading(
+            kl=report.actual_kl,
+            remembered=report.remembered_kl / report.predicted_kl,
+            alignment=alignment,
+            confirmed=confirmed,
+            share=report.share,
+            advantage=float(agent.rollout_buffer.advantages.std()),
+            explained=update.explained_variance,
+        )
+        self.readings.append(reading)
         self.place, self.average, self.step = place, average, step
 
-    def summary(self) -> tuple[float, ...]:
-        """Medians over the last updates: a share whose denominator may vanish has no mean."""
-        columns = np.array(self.rows[-AVERAGED:]).T
+    def medians(self) -> Reading:
+        """Return medians over the last updates: a ratio whose denominator may vanish has no mean."""
+        columns = np.array(self.readings[-AVERAGED:]).T
         known = [column[np.isfinite(column)] for column in columns]
-        return tuple(float(np.median(column)) if len(column) else math.nan for column in known)
+        return Reading(*(float(np.median(column)) if len(column) else math.nan for column in known))
 
 
 def parameters(agent: ACKTR) -> Tensor:
+    """Return the policy's parameters, flat."""
     return torch.cat([p.detach().flatten() for p in agent.networks.actor_parameters])
 
 
-def go_on(stepper: Stepper, way: Way, steps: int) -> Instruments:
-    """Train on to so many steps."""
+def train_on(stepper: Stepper, way: Way, steps: int) -> Instruments:
+    """Train in this way up to so many steps."""
     agent = stepper.agent
     target, instruments = agent.target_kl, Instruments(agent)
     assert agent.env is not None
@@ -110,42 +163,30 @@ def go_on(stepper: Stepper, way: Way, steps: int) -> Instruments:
     return instruments
 
 
-def measure() -> dict[str, float]:
-    results: dict[str, float] = {}
-    with tqdm(total=len(TASKS) * (1 + len(WAYS)), desc="ways", leave=False, disable=None) as bar:
-        for env_id in TASKS:
-            settings = load("default", env_id, {"steps": END})
-            prepare(settings)
-            agent = make_agent(settings, make_env(settings, env_id, settings.n_envs, SEED), SEED)
-            stepper = Stepper(agent, END)
-            go_on(stepper, WAYS["as it is"], SOLVED)
-            results[f"drift/{env_id}/before/return"] = mean_return(agent)
-            state = deepcopy(get_state(agent))
-            bar.update()
-            for name, way in WAYS.items():
-                set_state(agent, deepcopy(state))
-                steps = go_on(stepper, way, END).summary()
-                values = (mean_return(agent), *steps)
-                results |= {f"drift/{env_id}/{name}/{key}": x for key, x in zip(INSTRUMENTS, values, strict=True)}
-                bar.update()
-    return results
-
-
 def mean_return(agent: ACKTR) -> float:
-    """Of the last hundred training episodes."""
+    """Return the mean return of the last hundred training episodes."""
     assert agent.ep_info_buffer is not None
     return float(np.mean([episode["r"] for episode in agent.ep_info_buffer]))
 
 
-def table(results: Mapping[str, float]) -> str:
-    lines = [
-        f"default preset, seed {SEED}; the ways part after {SOLVED:,} of {END:,} steps; return of the last 100",
-        f"training episodes, and medians of the last {AVERAGED} updates",
-    ]
-    for env_id in TASKS:
-        lines += ["", f"{env_id:32}" + "".join(f"{name:>11}" for name in INSTRUMENTS)]
-        lines.append(f"{'before':32}{results[f'drift/{env_id}/before/return']:11.1f}")
-        for name in WAYS:
-            values = [results[f"drift/{env_id}/{name}/{key}"] for key in INSTRUMENTS]
-            lines.append(f"{name:32}{values[0]:11.1f}{values[1]:11.1e}" + "".join(f"{x:11.3f}" for x in values[2:]))
-    return "\n".join(lines)
+def measure_one(env_id: str, bar: "tqdm[None]") -> Drift:
+    """Train on one id until the ways part, and then on in every way."""
+    settings = load("default", env_id, {"steps": END})
+    prepare(settings)
+    agent = make_agent(settings, make_env(settings, env_id, settings.n_envs, SEED), SEED)
+    stepper = Stepper(agent, END)
+    train_on(stepper, WAYS["as it is"], SOLVED)
+    before, state, after = mean_return(agent), deepcopy(get_state(agent)), {}
+    bar.update()
+    for name, way in WAYS.items():
+        set_state(agent, deepcopy(state))
+        instruments = train_on(stepper, way, END)
+        after[name] = mean_return(agent), instruments.medians()
+        bar.update()
+    return Drift(before, after)
+
+
+def measure() -> DriftFindings:
+    """Measure every way on every id."""
+    with tqdm(total=len(ENV_IDS) * (1 + len(WAYS)), desc="ways", leave=False, disable=None) as bar:
+        return DriftFindings({env_id: measure_one(env_id, bar) for env_id in ENV_IDS})

@@ -1,4 +1,4 @@
-"""Random edits that change the form of a state, as another version does, or whoever makes a checkpoint by hand."""
+"""Random edits that change the form of a state, as another version or an edit by hand might."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -25,24 +25,26 @@ REPLACEMENTS: Mapping[str, Callable[[Any], Any]] = {
 }
 ARRAY_REPLACEMENTS: Mapping[str, Callable[[Any], Any]] = {
     "single row": lambda array: array[None],
-    "twice": lambda array: array_of(array, np.concatenate([np.atleast_1d(numbers(array))] * 2)),
-    "nothing": lambda array: array_of(array, numbers(array).reshape(-1)[:0]),
-    "half precision": lambda array: array_of(array, numbers(array).astype(np.float16)),
-    "complex numbers": lambda array: array_of(array, numbers(array).astype(np.complex128)),
-    "the other kind of array": lambda array: numbers(array) if isinstance(array, Tensor) else torch.from_numpy(array),
+    "twice": lambda array: as_kind(array, np.concatenate([np.atleast_1d(as_numpy(array))] * 2)),
+    "nothing": lambda array: as_kind(array, as_numpy(array).reshape(-1)[:0]),
+    "half precision": lambda array: as_kind(array, as_numpy(array).astype(np.float16)),
+    "complex numbers": lambda array: as_kind(array, as_numpy(array).astype(np.complex128)),
+    "the other kind of array": lambda array: as_numpy(array) if isinstance(array, Tensor) else torch.from_numpy(array),
 }
 
 
-def numbers(array: Any) -> Any:
+def as_numpy(array: Any) -> Any:
+    """Return a tensor or an array as an array."""
     return array.numpy() if isinstance(array, Tensor) else array
 
 
-def array_of(like: Any, array: Any) -> Any:
+def as_kind(like: Any, array: Any) -> Any:
+    """Return an array as a tensor if `like` is one."""
     return torch.from_numpy(array) if isinstance(like, Tensor) else array
 
 
 def edited(state: dict[str, Any], chance: random.Random) -> tuple[dict[str, Any], str]:
-    """A copy of the state with one edit, and what it was."""
+    """Return a copy of the state with one edit, and what it was."""
     new = deepcopy(state)
     holder, key, path = place_in(new, chance)
     name = ".".join(map(str, path))
@@ -70,14 +72,14 @@ def edited(state: dict[str, Any], chance: random.Random) -> tuple[dict[str, Any]
 
 
 def kind_of(value: Any) -> tuple[Any, ...]:
-    """What an edit must change."""
+    """Return what an edit must change: type, dtype, shape, length."""
     if isinstance(value, Tensor | np.ndarray):
         return type(value), value.dtype, tuple(value.shape)
     return type(value), len(value) if isinstance(value, list | dict) else 0
 
 
 def place_in(state: dict[str, Any], chance: random.Random) -> tuple[Any, Any, list[Any]]:
-    """Somewhere in a state: what holds it, its key there, and the keys that lead to it."""
+    """Choose a place in a state: what holds it, its key there, and the keys that lead to it."""
     holder: Any = state
     path: list[Any] = []
     while True:

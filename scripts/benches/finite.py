@@ -1,14 +1,14 @@
-"""Whether anything that is not a number reaches a policy: the paper's six tasks, every rule, short and long steps.
+"""Whether anything but finite numbers reaches a policy: the paper's six tasks, every rule, short and long steps.
 
 In half of the runs the trust region is so wide that the learning rate alone limits the step.
 """
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,39 +19,84 @@ from tqdm import tqdm
 from geonpg.agents import ACKTR
 from geonpg.agents.inputs import InputScale, change, input_scale
 from geonpg.agents.observations import flattened
-from geonpg.configs import load
+from geonpg.configs import METHODS, load
 from geonpg.errors import Refused
 from geonpg.finite import BrokenEnvironment
 from geonpg.kfac import NaturalGradient, TrustRegion
+from geonpg.scripts.benches.findings import Findings, Numbers
 from geonpg.scripts.runs.building import make_agent, make_env, normalization_of
 from geonpg.scripts.runs.process import prepare
 
-TASKS = ("HalfCheetah-v4", "Hopper-v4", "Reacher-v4", "Walker2d-v4", "InvertedPendulum-v4", "InvertedDoublePendulum-v4")
-METHODS = ("ng", "mid", "geo", "geof")
+ENV_IDS = (
+    "HalfCheetah-v4",
+    "Hopper-v4",
+    "Reacher-v4",
+    "Walker2d-v4",
+    "InvertedPendulum-v4",
+    "InvertedDoublePendulum-v4",
+)
 RATES = (0.003, 0.03, 0.3, 3.0)
 STEPS, WIDE = 100_000, 10.0
 
 
+class WatchedRun(NamedTuple):
+    """What was seen of one run."""
+
+    updates: int
+    rejected: int  # updates that were not made
+    largest_kl: float  # of an update, over the target
+    wrong: str  # what must not happen; nothing if it did not
+
+
+@dataclass(frozen=True)
+class FiniteFindings(Findings):
+    """What was seen of all runs."""
+
+    runs: Sequence[WatchedRun]
+
+    def numbers(self) -> Numbers:
+        found = {
+            "runs": len(self.runs),
+            "updates": sum(run.updates for run in self.runs),
+            "violations": sum(bool(run.wrong) for run in self.runs),
+            "rejected": sum(run.rejected for run in self.runs),
+            "largest_kl_over_target": max(run.largest_kl for run in self.runs),
+        }
+        return {"finite": found}
+
+    def table(self) -> str:
+        updates, rejected = (sum(run.updates for run in self.runs), sum(run.rejected for run in self.runs))
+        violations, largest = sum(bool(run.wrong) for run in self.runs), max(run.largest_kl for run in self.runs)
+        tasks = f"{len(ENV_IDS)} tasks, {', '.join(METHODS)}, learning rates {RATES}"
+        return "\n".join(
+            [
+                f"{len(self.runs)} runs of {STEPS} steps: {tasks}",
+                f"runs with a parameter, statistic or action that is not finite, or a KL above its limit: {violations}",
+                f"updates {updates}, of which rejected {rejected}; largest KL {largest:.2f} of the target",
+            ]
+        )
+
+
 @dataclass(frozen=True)
 class Case:
-    """One run; `target_kl` is the preset's own if it is None."""
+    """The settings of one run; a `target_kl` of None is the preset's."""
 
-    task: str
+    env_id: str
     method: str
     learning_rate: float
     target_kl: float | None = None
 
 
 def cases() -> Iterator[Case]:
-    """Every task with every rule and rate, in turns with the preset's trust region and a wide one."""
-    for i, task in enumerate(TASKS):
+    """Yield every task with every rule and rate, by turns with the preset's trust region and a wide one."""
+    for i, env_id in enumerate(ENV_IDS):
         for j, rate in enumerate(RATES):
             for method in METHODS:
-                yield Case(task, method, rate, WIDE if (i + j) % 2 else None)
+                yield Case(env_id, method, rate, WIDE if (i + j) % 2 else None)
 
 
 class Watch(BaseCallback):
-    """Looks at every action, and after every update at all that is learnt; `wrong` says what it saw."""
+    """A callback that checks every action, and after every update what is learnt; `wrong` says what it saw first."""
 
     model: ACKTR
 
@@ -104,7 +149,7 @@ class Watch(BaseCallback):
 
 
 def learnt(agent: ACKTR) -> Iterator[tuple[str, Any]]:
-    """Everything that training has changed, by name."""
+    """Yield everything that training has changed, by name."""
     assert agent.env is not None
     for name, parameter in agent.policy.named_parameters():
         yield name, parameter.detach().numpy()
@@ -117,19 +162,19 @@ def learnt(agent: ACKTR) -> Iterator[tuple[str, Any]]:
 
 
 def rejections(agent: ACKTR) -> int:
-    """Updates of policy and critic that were not made."""
+    """Count the updates of policy and critic that were not made."""
     critic = agent.critic_optimizer
     return agent.optimizer.rejected + (critic.rejected if isinstance(critic, NaturalGradient) else 0)
 
 
-def run(case: Case, steps: int, **others: Any) -> tuple[Watch, ACKTR]:
-    """Train by the default preset, with some other settings, and watch."""
+def train_case(case: Case, steps: int, **others: Any) -> tuple[Watch, ACKTR]:
+    """Train with the default preset, the case's settings and others, and watch."""
     overrides = {"method": case.method, "learning_rate": case.learning_rate, **others}
     if case.target_kl is not None:
         overrides["target_kl"] = case.target_kl
-    settings = load("default", case.task, overrides)
+    settings = load("default", case.env_id, overrides)
     prepare(settings)
-    env = make_env(settings, case.task, settings.n_envs, seed=0)
+    env = make_env(settings, case.env_id, settings.n_envs, seed=0)
     agent, watch = make_agent(settings, env, seed=0), Watch()
     try:
         agent.learn(steps, callback=watch)
@@ -141,7 +186,7 @@ def run(case: Case, steps: int, **others: Any) -> tuple[Watch, ACKTR]:
 
 @contextmanager
 def unheard(name: str) -> Iterator[None]:
-    """Without this logger's warnings."""
+    """Suppress this logger's warnings."""
     log = logging.getLogger(name)
     before = log.level
     log.setLevel(logging.ERROR)
@@ -149,32 +194,13 @@ def unheard(name: str) -> Iterator[None]:
     log.setLevel(before)
 
 
-def measure() -> dict[str, float]:
-    violations, rejected, updates, largest = 0, 0, 0, 0.0
-    todo = list(cases())
-    for case in tqdm(todo, desc="runs", leave=False, disable=None):
-        with unheard("geonpg.kfac"):  # rejected steps are counted below
-            watch, agent = run(case, STEPS)
+def measure() -> FiniteFindings:
+    """Train every case, and say on standard error what is wrong with which."""
+    runs = list[WatchedRun]()
+    for case in tqdm(list(cases()), desc="runs", leave=False, disable=None):
+        with unheard("geonpg.kfac"):  # rejected steps are counted
+            watch, agent = train_case(case, STEPS)
         if watch.wrong:
-            violations += 1
             tqdm.write(f"{case}: {watch.wrong}", file=sys.stderr)
-        rejected, updates = rejected + rejections(agent), updates + watch.updates
-        largest = max(largest, watch.largest_kl / agent.target_kl)
-    return {
-        "finite/runs": float(len(todo)),
-        "finite/updates": float(updates),
-        "finite/violations": float(violations),
-        "finite/rejected": float(rejected),
-        "finite/largest_kl_over_target": largest,
-    }
-
-
-def table(results: dict[str, float]) -> str:
-    runs, updates, violations, rejected, largest = results.values()
-    return "\n".join(
-        [
-            f"{runs:.0f} runs of {STEPS} steps: {len(TASKS)} tasks, {', '.join(METHODS)}, learning rates {RATES}",
-            f"runs with a parameter, statistic or action that is not finite, or a KL above its limit: {violations:.0f}",
-            f"updates {updates:.0f}, of which rejected {rejected:.0f}; largest KL {largest:.2f} of the target",
-        ]
-    )
+        runs.append(WatchedRun(watch.updates, rejections(agent), watch.largest_kl / agent.target_kl, watch.wrong))
+    return FiniteFindings(runs)

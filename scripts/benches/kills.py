@@ -12,13 +12,16 @@ import signal
 import sys
 import time
 import traceback
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from tqdm import tqdm
 
+from geonpg.scripts.benches.findings import Findings, Numbers
 from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs.arguments import parse
 from geonpg.scripts.runs.training import train
@@ -30,6 +33,45 @@ KILLS_PER_RUN, SEED = 3, 0
 PATIENCE = 5.0  # seconds that a kill waits for a file that is being written
 
 
+class KilledRun(NamedTuple):
+    """One run that was killed some times, and resumed to its end."""
+
+    kills: int
+    amid: int  # those of the kills that left a half-written file
+    problem: str  # what is wrong with its end; nothing if it is that of a run left alone
+
+
+@dataclass(frozen=True)
+class KillFindings(Findings):
+    """What became of runs that were killed."""
+
+    runs: Sequence[KilledRun]
+
+    @property
+    def lost(self) -> int:
+        """How many runs did not end as one left alone."""
+        return sum(bool(run.problem) for run in self.runs)
+
+    @property
+    def failed(self) -> bool:
+        return self.lost > 0
+
+    def totals(self) -> tuple[int, int]:
+        """Count the kills, and those of them amid the writing of a file."""
+        return sum(run.kills for run in self.runs), sum(run.amid for run in self.runs)
+
+    def numbers(self) -> Numbers:
+        kills, amid = self.totals()
+        return {"resume": {"kills": kills, "amid_writing": amid, "runs": len(self.runs), "lost": self.lost}}
+
+    def table(self) -> str:
+        kills, amid = self.totals()
+        counts = f"{kills} kills in {len(self.runs)} runs, {amid} of them amid the writing of a file"
+        lost = f"{self.lost} runs were LOST or ended otherwise"
+        fate = lost if self.lost else "every run ended byte for byte as one left alone"
+        return f"{counts}: {fate} ({', '.join(EXACT)})"
+
+
 @dataclass(frozen=True)
 class Life:
     """One process of `geonpg train`, and the file that it prints to."""
@@ -38,19 +80,20 @@ class Life:
     log: Path
 
     def is_over(self) -> bool:
-        """Whether it has ended; it stays a zombie until it is waited for, so that its number is not given again."""
+        """Whether it has ended; it stays a zombie until `wait`, so that its number is not given to another."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def wait(self) -> int:
-        """Its exit code, or minus the number of the signal that ended it."""
+        """Return its exit code, or minus the number of the signal that ended it."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def kill(self) -> None:
+        """End it at once."""
         os.kill(self.pid, signal.SIGKILL)
 
 
-def live(folder: Path) -> Life:
-    """Begin the run in this folder, or go on with it."""
+def fork_life(folder: Path) -> Life:
+    """Fork a process that begins the run in this folder, or resumes it."""
     what = ("--resume", str(folder)) if folder.exists() else (*ARGUMENTS, "--folder", str(folder))
     log = folder.with_suffix(".log")
     pid = os.fork()
@@ -72,7 +115,7 @@ def live(folder: Path) -> Life:
 
 
 def half_written(folder: Path) -> list[Path]:
-    """Files that a process is writing, or was killed over."""
+    """Find the files that a process is writing, or was writing when it was killed."""
     found: list[Path] = []
     for place in (folder, folder / "checkpoints"):
         try:
@@ -82,22 +125,8 @@ def half_written(folder: Path) -> list[Path]:
     return found
 
 
-@dataclass
-class Tally:
-    """What became of the kills so far."""
-
-    kills: int = 0
-    amid: int = 0  # those that left a half-written file
-    runs: int = 0
-    lost: list[str] = field(default_factory=list)  # one sentence each
-
-    def numbers(self) -> dict[str, float]:
-        counts = {"kills": self.kills, "amid_writing": self.amid, "runs": self.runs, "lost": len(self.lost)}
-        return {f"resume/{name}": float(count) for name, count in counts.items()}
-
-
-def killed(life: Life, folder: Path, moment: float, amid: bool) -> int:
-    """The life's exit code, if it is killed at this moment, or as soon after it as a file is being written."""
+def kill_at(life: Life, folder: Path, moment: float, amid: bool) -> int:
+    """Kill a life at this moment, or as soon after it as a file is being written; return its exit code."""
     end = time.monotonic() + moment
     while time.monotonic() < end and not life.is_over():
         time.sleep(0.001)
@@ -107,8 +136,8 @@ def killed(life: Life, folder: Path, moment: float, amid: bool) -> int:
     return life.wait()
 
 
-def spoilt(life: Life, code: int, folder: Path, whole: Path) -> str:
-    """What is wrong with a run that has been resumed to its end; nothing if it ended as if it had been left alone."""
+def problem_of(life: Life, code: int, folder: Path, whole: Path) -> str:
+    """Say what is wrong with a run that has come to its end; nothing if it ended as the one left alone."""
     text = life.log.read_text(errors="replace")
     if code or "Traceback" in text:
         return f"it ended with code {code}: {text.strip().splitlines()[-1:]}"
@@ -117,42 +146,39 @@ def spoilt(life: Life, code: int, folder: Path, whole: Path) -> str:
     return f"{', '.join(differ)} differ" if differ else f"{', '.join(left)} is left" if left else ""
 
 
-def last_life(folder: Path, moments: random.Random, longest: float, kills: int, tally: Tally) -> tuple[Life, int]:
-    """Lives of one run until it has ended, at most `kills` of them killed; the last one, and its exit code."""
+def killed_run(folder: Path, whole: Path, moments: random.Random, longest: float, kills: int) -> KilledRun:
+    """Train a run to its end, killed at most so often on its way, each time within so many seconds."""
+    killed = amid = 0
     for _ in range(kills):
-        life = live(folder)
-        code = killed(life, folder, moments.uniform(0, longest), amid=moments.random() < 0.5)
+        life = fork_life(folder)
+        code = kill_at(life, folder, moments.uniform(0, longest), amid=moments.random() < 0.5)
         if code != -signal.SIGKILL:
-            return life, code
-        tally.kills, tally.amid = tally.kills + 1, tally.amid + bool(half_written(folder))
-    life = live(folder)
-    return life, life.wait()
+            break
+        killed, amid = killed + 1, amid + bool(half_written(folder))
+    else:
+        life = fork_life(folder)
+        code = life.wait()
+    return KilledRun(killed, amid, problem_of(life, code, folder, whole))
 
 
-def measure(kills: int) -> dict[str, float]:
-    """So many kills, each of a run that is then resumed to its end."""
+def measure_short_runs(kills: int) -> KillFindings:
+    """Kill short runs so many times in all, and resume each of them to its end."""
     for late in ("geonpg.scripts.runs.training", "torch._dynamo"):  # here once, and not by every life
         import_module(late)
     tqdm.monitor_interval = 0  # a thread would not survive a fork
-    moments, tally = random.Random(SEED), Tally()
+    moments, runs = random.Random(SEED), list[KilledRun]()
     with TemporaryDirectory() as name, tqdm(total=kills, desc="kills", leave=False, disable=None) as bar:
         whole, began = Path(name) / "whole", time.monotonic()
-        first = live(whole)
-        if problem := spoilt(first, first.wait(), whole, whole):
+        first = fork_life(whole)
+        if problem := problem_of(first, first.wait(), whole, whole):
             raise RuntimeError(f"the run that is left alone failed: {problem}")
         longest = (time.monotonic() - began) * 2 / 3  # most lives shall not come to their end
-        while tally.kills < kills:
-            folder, tally.runs = Path(name) / f"run{tally.runs}", tally.runs + 1
-            life, code = last_life(folder, moments, longest, min(KILLS_PER_RUN, kills - tally.kills), tally)
-            bar.update(tally.kills - bar.n)
-            if problem := spoilt(life, code, folder, whole):
-                tally.lost.append(problem)
-                tqdm.write(f"run {tally.runs}: {problem}", file=sys.stderr)
+        while (left := kills - sum(run.kills for run in runs)) > 0:
+            folder = Path(name) / f"run{len(runs)}"
+            run = killed_run(folder, whole, moments, longest, min(KILLS_PER_RUN, left))
+            runs.append(run)
+            bar.update(run.kills)
+            if run.problem:
+                tqdm.write(f"run {len(runs)}: {run.problem}", file=sys.stderr)
             shutil.rmtree(folder, ignore_errors=True)
-    return tally.numbers()
-
-
-def table(results: dict[str, float]) -> str:
-    kills, amid, runs, lost = (int(number) for number in results.values())
-    fate = f"{lost} runs were LOST or ended otherwise" if lost else "every run ended byte for byte as one left alone"
-    return f"{kills} kills in {runs} runs, {amid} of them amid the writing of a file: {fate} ({', '.join(EXACT)})"
+    return KillFindings(runs)

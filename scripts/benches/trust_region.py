@@ -5,96 +5,168 @@ a hundred updates. Damping is 0.01 throughout; it decides how nonlinear a step i
 """
 
 import statistics
-from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 from tqdm import tqdm
 
+from geonpg.configs import METHODS
 from geonpg.kfac import RULES, CgSolver, NaturalGradient, TrustRegion
 from geonpg.scripts.benches.bandit import FAMILY, Bandit, actor
+from geonpg.scripts.benches.findings import Findings, Numbers
 
 KLS, SEEDS, DAMPING = (0.01, 0.03, 0.1, 0.3), range(4), 0.01
-SOLVERS, NAMES = ("kfac", "pcg"), ("ng", "mid", "geo", "geof")
+SOLVERS = ("kfac", "pcg")
 ITERATIONS = (1, 2, 5, 10)
 STAGES = {"trust": 0, "trust-trained": 100}  # updates before the one that `geof` remembers
 
-Samples = dict[str, list[float]]
+
+@dataclass(frozen=True)
+class Probe:
+    """Steps of one policy, or means over several, with the correction calibrated or as published."""
+
+    kl_ratios: Mapping[str, Sequence[float]]  # actual over predicted KL: rule -> one per KL
+    residual: float  # of the correction of `geo`, over that of no correction
+    kappa: float  # the factor that calibration found
 
 
-def trained(seed: int, updates: int, solver: str, calibrate: bool) -> tuple[NaturalGradient, Bandit]:
-    """A policy after some plain updates and one `geo` update, whose displacement `geof` will use."""
+@dataclass(frozen=True)
+class Stage:
+    """Means over the policies after some updates."""
+
+    calibrated: Mapping[str, Probe]  # by solver
+    published: Mapping[str, Probe]
+    residuals: Mapping[int, float]  # by the iterations that preconditioned CG spends on the correction alone
+
+    def ratios(self, solver: str) -> dict[str, Sequence[float]]:
+        """Actual over predicted KL by rule; the published correction has a row of its own."""
+        return {**self.calibrated[solver].kl_ratios, "geo-published": self.published[solver].kl_ratios["geo"]}
+
+    def numbers(self) -> Numbers:
+        """Return the stage's numbers by solver."""
+        found: dict[str, dict[str, float | Numbers]] = {}
+        for solver in self.calibrated:
+            by_kl = {name: dict(zip(map(str, KLS), many, strict=True)) for name, many in self.ratios(solver).items()}
+            found[solver] = {
+                **by_kl,
+                "residual_calibrated": self.calibrated[solver].residual,
+                "residual_published": self.published[solver].residual,
+                "kappa": self.calibrated[solver].kappa,
+            }
+        found["pcg"] |= {f"residual_after_{iterations}": ratio for iterations, ratio in self.residuals.items()}
+        return found
+
+    def lines(self) -> list[str]:
+        """Return the stage's part of the table."""
+        lines = [f"{'solver':8}{'rule':16}" + "".join(f"{f'KL {kl}':>9}" for kl in KLS)]
+        for solver in self.calibrated:
+            for name, ratios in self.ratios(solver).items():
+                lines.append(f"{solver:8}{name:16}" + "".join(f"{ratio:9.2f}" for ratio in ratios))
+        for solver, ours in self.calibrated.items():
+            residuals = f"calibrated {ours.residual:.2f}, published {self.published[solver].residual:.2f}"
+            lines.append(f"{solver}: residual over that of no correction: {residuals}; kappa {ours.kappa:.2f}")
+        left = ", ".join(f"{iterations}: {ratio:.2f}" for iterations, ratio in self.residuals.items())
+        return [*lines, f"pcg: residual by the iterations spent on the correction: {left}"]
+
+
+@dataclass(frozen=True)
+class TrustRegionFindings(Findings):
+    """What became of predicted KLs, by stage."""
+
+    stages: Mapping[str, Stage]
+
+    def numbers(self) -> Numbers:
+        return {name: stage.numbers() for name, stage in self.stages.items()}
+
+    def table(self) -> str:
+        lines = [f"actual over predicted KL, damping {DAMPING}, means over {len(SEEDS)} policies"]
+        for name, stage in self.stages.items():
+            lines += ["", f"{name}: after {STAGES[name]} updates and one of geo", *stage.lines()]
+        return "\n".join(lines)
+
+
+def warmed_up(seed: int, updates: int) -> tuple[NaturalGradient, Bandit]:
+    """Train a policy by plain updates; return its optimiser, and the bandit that its next batches come from."""
     policy, bandit = actor(seed), Bandit(100 + seed)
-    warm = NaturalGradient(policy, FAMILY, rule="ng", solver="kfac", damping=DAMPING)
+    optimizer = NaturalGradient(policy, FAMILY, rule="ng", solver="kfac", damping=DAMPING)
     for _ in range(updates):
-        warm.step(bandit.closure(policy))
-    last = TrustRegion(max_kl=0.0015)
-    optimizer = NaturalGradient(
-        policy, FAMILY, rule="geof", solver=solver, control=last, damping=DAMPING, calibrate=calibrate
-    )
-    optimizer.memory = warm.memory
-    optimizer.step(bandit.closure(policy))
+        optimizer.step(bandit.closure(policy))
     return optimizer, bandit
 
 
-def measure_one(stage: str, seed: int, solver: str, calibrate: bool, samples: Samples) -> None:
-    optimizer, bandit = trained(seed, STAGES[stage], solver, calibrate)
+def geo_update(warm: NaturalGradient, bandit: Bandit, solver: str, calibrate: bool) -> NaturalGradient:
+    """Copy a policy and make one small `geo` update, whose displacement `geof` will use."""
+    policy, control = deepcopy(warm.module), TrustRegion(max_kl=0.0015)
+    optimizer = NaturalGradient(
+        policy, FAMILY, rule="geof", solver=solver, control=control, damping=DAMPING, calibrate=calibrate
+    )
+    optimizer.memory = deepcopy(warm.memory)
+    optimizer.step(bandit.closure(policy))
+    return optimizer
+
+
+def probe(warm: NaturalGradient, bandit: Bandit, solver: str, calibrate: bool) -> Probe:
+    """Step from one policy to every KL by every rule; by `geo` alone if its correction is as published."""
+    bandit = deepcopy(bandit)
+    optimizer = geo_update(warm, bandit, solver, calibrate)
     closure, layout = bandit.closure(optimizer.module), optimizer.geometry.network.layout
-    for name in NAMES if calibrate else ("geo",):
+    ratios, corrections = dict[str, list[float]](), []
+    for name in METHODS if calibrate else ("geo",):
+        ratios[name] = []
         for kl in KLS:
             _, flow = optimizer.flow(closure)
             control = TrustRegion(lr=1e9, max_kl=kl, slack=1e9, max_halvings=0)
             move, _ = RULES[name].step(flow, flow.base, control, optimizer.last)
             layout.write(flow.base)
-            label = name if calibrate else f"{name}-published"
-            samples[f"{stage}/{solver}/{label}/{kl}"].append(move.actual_kl / kl)
-            if name == "geo" and flow.correction is not None and kl == KLS[0]:
-                kind = "calibrated" if calibrate else "published"
-                ratio = flow.correction.residual_after / flow.correction.residual_before
-                samples[f"{stage}/{solver}/residual_{kind}"].append(ratio)
-                if calibrate:
-                    samples[f"{stage}/{solver}/kappa"].append(flow.correction.kappa)
+            ratios[name].append(move.actual_kl / kl)
+            if name == "geo":
+                corrections.append(flow.correction)
+    correction = corrections[0]  # it does not depend on how far the step goes
+    assert correction is not None
+    return Probe(ratios, correction.residual_after / correction.residual_before, correction.kappa)
 
 
-def measure_iterations(stage: str, seed: int, samples: Samples) -> None:
-    """What is left of the residual after some iterations of preconditioned CG on the correction alone."""
-    optimizer, bandit = trained(seed, STAGES[stage], "pcg", True)
+def probe_iterations(warm: NaturalGradient, bandit: Bandit) -> list[float]:
+    """Return what is left of the residual after some iterations of preconditioned CG on the correction alone."""
+    bandit, left = deepcopy(bandit), list[float]()
+    optimizer = geo_update(warm, bandit, "pcg", calibrate=True)
     _, flow = optimizer.flow(bandit.closure(optimizer.module))
     v = flow.velocity(flow.base)
     for iterations in ITERATIONS:
         flow.geometry = replace(flow.geometry, solver=CgSolver(iterations=iterations))
         flow.acceleration(flow.base, v)
-        if flow.correction is not None:
-            ratio = flow.correction.residual_after / flow.correction.residual_before
-            samples[f"{stage}/pcg/residual_after_{iterations}"].append(ratio)
+        assert flow.correction is not None
+        left.append(flow.correction.residual_after / flow.correction.residual_before)
+    return left
 
 
-def measure() -> dict[str, float]:
-    """Means over the four policies."""
-    samples: Samples = defaultdict(list)
-    cells = [(g, s, v, c) for g in STAGES for s in SEEDS for v in SOLVERS for c in (True, False)]
-    for stage, seed, solver, calibrate in tqdm(cells, desc="trust region", leave=False, disable=None):
-        measure_one(stage, seed, solver, calibrate, samples)
-    for stage in STAGES:
-        for seed in SEEDS:
-            measure_iterations(stage, seed, samples)
-    return {name: statistics.fmean(values) for name, values in samples.items()}
+def means(rows: Iterable[Sequence[float]]) -> list[float]:
+    """Return the mean of every column."""
+    return [statistics.fmean(column) for column in zip(*rows, strict=True)]
 
 
-def table(results: dict[str, float]) -> str:
-    lines = [f"actual over predicted KL, damping {DAMPING}, means over {len(SEEDS)} policies"]
-    for stage, updates in STAGES.items():
-        lines += ["", f"{stage}: after {updates} updates and one of geo"]
-        lines.append(f"{'solver':8}{'rule':16}" + "".join(f"{f'KL {kl}':>9}" for kl in KLS))
-        for solver in SOLVERS:
-            for name in (*NAMES, "geo-published"):
-                cells = "".join(f"{results[f'{stage}/{solver}/{name}/{kl}']:9.2f}" for kl in KLS)
-                lines.append(f"{solver:8}{name:16}{cells}")
-        for solver in SOLVERS:
-            kappa, *residuals = (
-                results[f"{stage}/{solver}/{key}"] for key in ("kappa", "residual_calibrated", "residual_published")
-            )
-            text = "calibrated {:.2f}, published {:.2f}".format(*residuals)
-            lines.append(f"{solver}: residual over that of no correction: {text}; kappa {kappa:.2f}")
-        left = ", ".join(f"{k}: {results[f'{stage}/pcg/residual_after_{k}']:.2f}" for k in ITERATIONS)
-        lines.append(f"pcg: residual by the iterations spent on the correction: {left}")
-    return "\n".join(lines)
+def mean_probe(probes: Sequence[Probe]) -> Probe:
+    """Average over policies."""
+    ratios = {name: means(each.kl_ratios[name] for each in probes) for name in probes[0].kl_ratios}
+    return Probe(ratios, *means((each.residual, each.kappa) for each in probes))
+
+
+def measure_stage(updates: int, bar: "tqdm[None]") -> Stage:
+    """Probe every policy after so many updates."""
+    probes = {(solver, calibrate): list[Probe]() for solver in SOLVERS for calibrate in (True, False)}
+    residuals = []
+    for seed in SEEDS:
+        start = warmed_up(seed, updates)
+        for (solver, calibrate), found in probes.items():
+            found.append(probe(*start, solver, calibrate))
+        residuals.append(probe_iterations(*start))
+        bar.update()
+    calibrated, published = ({solver: mean_probe(probes[solver, kind]) for solver in SOLVERS} for kind in (True, False))
+    return Stage(calibrated, published, dict(zip(ITERATIONS, means(residuals), strict=True)))
+
+
+def measure() -> TrustRegionFindings:
+    """Average over the policies, at both stages."""
+    with tqdm(total=len(STAGES) * len(SEEDS), desc="trust region", leave=False, disable=None) as bar:
+        return TrustRegionFindings({name: measure_stage(updates, bar) for name, updates in STAGES.items()})

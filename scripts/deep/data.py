@@ -1,4 +1,4 @@
-"""The data of `geonpg deepnets`: drawn by us, or read from a folder. Nothing here touches the network."""
+"""The data of `geonpg deepnets`: drawn by us, or read from a folder. Nothing is downloaded."""
 
 import gzip
 import struct
@@ -23,7 +23,7 @@ PHOTOGRAPHS, PHOTOGRAPH_SIDE, PER_PERSON = 400, 64, 10
 
 
 class DataError(Refused):
-    """Data that is missing or damaged, in one sentence."""
+    """Data or settings of `geonpg deepnets` that are missing, damaged or at odds."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Split:
 
 
 def read_idx(folder: Path, name: str) -> NDArray[np.uint8]:
-    """An IDX file of bytes, plain or gzipped."""
+    """Read an IDX file of bytes, plain or gzipped."""
     paths = [folder / name, folder / f"{name}.gz"]
     path = next((p for p in paths if p.is_file()), None)
     if path is None:
@@ -55,6 +55,7 @@ def read_idx(folder: Path, name: str) -> NDArray[np.uint8]:
 
 
 def mnist_part(folder: Path, part: str) -> tuple[Images, Labels]:
+    """Read the images and labels of "train" or "test"."""
     images, labels = (read_idx(folder, name) for name in MNIST_FILES[part])
     if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE) or labels.shape != images.shape[:1]:
         raise DataError(f"the MNIST {part} files in {str(folder)!r} do not hold {SIDE}x{SIDE} images and their labels")
@@ -62,13 +63,13 @@ def mnist_part(folder: Path, part: str) -> tuple[Images, Labels]:
 
 
 def pick(images: Images, labels: Labels, cases: int, seed: int) -> tuple[Images, Labels]:
-    """That many cases in random order; all of them if there are fewer."""
+    """Draw that many cases in random order; all of them if there are fewer."""
     order = np.random.default_rng(seed).permutation(len(images))[:cases]
     return images[order], labels[order]
 
 
 def mnist(folder: Path | None, train: int, test: int, seed: int) -> Split:
-    """MNIST from the folder; without one, the stand-in."""
+    """Read MNIST from the folder; without one, draw the stand-in."""
     if folder is None:
         (x, t), (y, u) = digits(train, seed), digits(test, seed + 1)
     else:
@@ -79,24 +80,26 @@ def mnist(folder: Path | None, train: int, test: int, seed: int) -> Split:
 
 
 def centred_mnist(folder: Path | None, train: int, test: int, seed: int) -> Split:
-    """For the classifier: zero mean per pixel and one global scale, both from the training images."""
+    """Standardise MNIST for the classifier: zero mean per pixel and one global scale, from the training images."""
     split = mnist(folder, train, test, seed)
     return Split(*standardised(split.train, split.test), split.train_labels, split.test_labels)
 
 
 def standardised(train: Images, test: Images) -> tuple[Images, Images]:
+    """Take out the training images' mean per pixel and overall scale."""
     mean = train.mean(0)
     scale = (train - mean).std()
     return (train - mean) / scale, (test - mean) / scale
 
 
 def curve_images(folder: Path | None, train: int, test: int, seed: int) -> Split:
+    """Draw CURVES; the folder is not read."""
     images = curves(train + test, seed)
     return Split(images[:train], images[train:])
 
 
 def photographs(folder: Path) -> NDArray[np.float64]:
-    """The Olivetti faces [400, 64, 64], ten of each of forty people in order."""
+    """Read the Olivetti faces [400, 64, 64], ten of each of forty people in order."""
     path = folder / FACES_FILE
     if not path.is_file():
         raise DataError(f"FACES needs the file {FACES_FILE} (Olivetti faces) in the folder {str(folder)!r}")
@@ -111,7 +114,7 @@ def photographs(folder: Path) -> NDArray[np.float64]:
 
 
 def patches(pictures: NDArray[np.float64], cases: int, seed: int) -> Images:
-    """Patches around the pictures' centres, turned by up to 90 degrees, scaled by 1.4 to 1.8, cropped, subsampled."""
+    """Cut patches around the pictures' centres: turned by up to 90 degrees, scaled by 1.4 to 1.8, subsampled."""
     generator = np.random.default_rng(seed)
     images = np.empty((cases, FACE_SIDE**2), np.float32)
     centre, middle = (PHOTOGRAPH_SIDE - 1) / 2, (FACE_SIDE - 1) / 2
@@ -127,7 +130,7 @@ def patches(pictures: NDArray[np.float64], cases: int, seed: int) -> Images:
 
 
 def faces(folder: Path | None, train: int, test: int, seed: int) -> Split:
-    """People 1 to 25 train, the last 10 test; without a folder, the stand-in."""
+    """Cut patches of people 1 to 25 for training and of the last 10 for test; without a folder, draw the stand-in."""
     if folder is None:
         return Split(*standardised(blobs(train, seed), blobs(test, seed + 1)))
     pictures = photographs(folder)

@@ -1,4 +1,4 @@
-"""Images that we draw ourselves: CURVES, and small stand-ins for MNIST and FACES. Rows of pixels, float32."""
+"""Images that we draw ourselves: CURVES, and small stand-ins for MNIST and FACES; rows of pixels, float32."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ LIT = (0b1110111, 0b0100100, 0b1011101, 0b1101101, 0b0101110, 0b1101011, 0b11110
 
 
 def ink(strokes: NDArray[np.float64], block: int = 64) -> Images:
-    """Images of points along strokes [cases, points, 2]: a pixel is as dark as its nearest point is near."""
+    """Draw points along strokes [cases, points, 2]: a pixel is as dark as its nearest point is near."""
     centres = np.arange(SIDE, dtype=np.float32) + 0.5
     images = np.empty((len(strokes), SIDE * SIDE), np.float32)
     for start in range(0, len(strokes), block):
@@ -29,7 +29,7 @@ def ink(strokes: NDArray[np.float64], block: int = 64) -> Images:
 
 
 def curves(cases: int, seed: int, points: int = 60) -> Images:
-    """Smooth curves through three random points: x at least 2 apart, coordinates in [2, 26].
+    """Draw smooth curves through three random points: x at least 2 apart, coordinates in [2, 26].
 
     The curve is the parabola through them in a parameter that grows by the square root of their distances, which
     bends gently; where it would leave the image it is held at the edge.
@@ -48,7 +48,7 @@ def curves(cases: int, seed: int, points: int = 60) -> Images:
 
 
 def digits(cases: int, seed: int, points: int = 8) -> tuple[Images, Labels]:
-    """Seven-segment digits, each stretched, sheared, moved and bent a little: a stand-in for MNIST."""
+    """Draw seven-segment digits, each stretched, sheared, moved and bent a little: a stand-in for MNIST."""
     generator = np.random.default_rng(seed)
     labels = generator.integers(0, 10, cases)
     lit = np.array([[bit == "1" for bit in f"{code:07b}"[::-1]] for code in LIT])
@@ -63,7 +63,7 @@ def digits(cases: int, seed: int, points: int = 8) -> tuple[Images, Labels]:
 
 
 def blobs(cases: int, seed: int) -> Images:
-    """Patches of a few soft light and dark spots: a stand-in for FACES."""
+    """Draw patches of a few soft light and dark spots: a stand-in for FACES."""
     generator = np.random.default_rng(seed)
     centres, widths = generator.uniform(0, FACE_SIDE, (cases, 5, 2)), generator.uniform(3, 7, (cases, 5, 1))
     pixels = np.arange(FACE_SIDE) + 0.5

@@ -10,7 +10,7 @@ from geonpg.scripts.common.artifacts import Cell, Table
 from geonpg.scripts.common.style import METHOD_STYLE, plain
 from geonpg.scripts.deep.runs import Row, first_at_or_below
 
-Runs = Mapping[str, list[Row]]
+RowsByMethod = Mapping[str, list[Row]]
 REFERENCE = "ng"
 MOST_LEVELS = 12
 SMALL_CURVATURE = ("geodesic", "perturb")  # the two methods of that study
@@ -28,12 +28,13 @@ OTHER_STYLE = {
 
 
 def style(name: str) -> dict[str, Any]:
+    """Return a method's colour."""
     known = METHOD_STYLE.get(name)
     return {"color": known["color"] if known else OTHER_STYLE.get(name, "#444444"), "linewidth": 1.8}
 
 
-def run_figure(runs: Runs, title: str, unit: str, paper: bool) -> Figure:
-    """Error by update and by second, training solid and test dotted; and the damping, which sets a rule's pace."""
+def run_figure(runs: RowsByMethod, title: str, unit: str, paper: bool) -> Figure:
+    """Draw the error by update and by second, training solid and test dotted; and the damping, which sets the pace."""
     figure = Figure(figsize=(16, 5), layout="constrained")
     axes = figure.subplots(1, 3)
     axes[1].sharey(axes[0])
@@ -56,16 +57,16 @@ def run_figure(runs: Runs, title: str, unit: str, paper: bool) -> Figure:
     return figure
 
 
-def mark_paper(ax: Axes, runs: Runs) -> None:
-    """The training error of the paper's figure, as circles in the colours of our lines."""
+def mark_paper(ax: Axes, runs: RowsByMethod) -> None:
+    """Mark the training error of the paper's figure, as circles in the colours of our lines."""
     for name in runs.keys() & PAPER_MNIST.keys():
         updates = [update for update in PAPER_UPDATES if update <= len(runs[name])]
         ax.plot(updates, PAPER_MNIST[name][: len(updates)], "o", markerfacecolor="none", **style(name))
     ax.plot([], [], "o", markerfacecolor="none", color="#444444", label="the paper's, 60,000 cases")
 
 
-def figures_of(runs: Runs, title: str, unit: str, paper: bool) -> dict[str, Figure]:
-    """By file name: the runs, and where it was made the small-curvature study beside its reference."""
+def figures_of(runs: RowsByMethod, title: str, unit: str, paper: bool) -> dict[str, Figure]:
+    """Draw the runs, and the small-curvature study beside its reference if it was made; return figures by file name."""
     figures = {"figure.png": {name: rows for name, rows in runs.items() if name not in SMALL_CURVATURE} or runs}
     if all(name in runs for name in SMALL_CURVATURE):
         study = (REFERENCE, *SMALL_CURVATURE)
@@ -73,8 +74,8 @@ def figures_of(runs: Runs, title: str, unit: str, paper: bool) -> dict[str, Figu
     return {file: run_figure(shown, title, unit, paper) for file, shown in figures.items()}
 
 
-def summary_table(runs: Runs, title: str, unit: str) -> Table:
-    """One row per method; `reaches` is the first update at or below ng's last training error."""
+def summary_table(runs: RowsByMethod, title: str, unit: str) -> Table:
+    """Make a row per method; the last column is the first update at or below ng's last training error."""
     level = runs[REFERENCE][-1]["train_error"] if REFERENCE in runs else float("nan")
     columns = ("method", "updates", f"train {unit}", f"test {unit}", "CPU s", "CPU s/update", "reaches ng's last at")
     rows: list[list[Cell]] = []
@@ -87,12 +88,13 @@ def summary_table(runs: Runs, title: str, unit: str) -> Table:
 
 
 def reached(run: list[Row], level: float) -> Cell:
+    """Return the first update at or below a training error, or a dash."""
     update = first_at_or_below(run, level)
     return int(update) if update == update else "-"
 
 
-def levels_table(runs: Runs) -> Table:
-    """How many updates each method took to round levels of the training error: where a lead is won, and kept."""
+def levels_table(runs: RowsByMethod) -> Table:
+    """Count the updates of each method to round levels of the training error: where a lead is won, and kept."""
     errors = [row["train_error"] for rows in runs.values() for row in rows]
     levels = [level for level in ROUND if min(errors) <= level < errors[0]][:MOST_LEVELS]
     rows = [[name, *(reached(run, level) for level in levels)] for name, run in runs.items()]
@@ -100,8 +102,8 @@ def levels_table(runs: Runs) -> Table:
     return Table("levels", "First update at or below a training error", columns, rows)
 
 
-def course_table(runs: Runs, updates: Sequence[int]) -> Table:
-    """Training error at some updates."""
+def course_table(runs: RowsByMethod, updates: Sequence[int]) -> Table:
+    """Make a table of the training error at some updates."""
     columns = ("method", *(f"at {u}" for u in updates))
     rows: list[list[Cell]] = [
         [name, *(run[u - 1]["train_error"] if u <= len(run) else "-" for u in updates)] for name, run in runs.items()
@@ -109,8 +111,8 @@ def course_table(runs: Runs, updates: Sequence[int]) -> Table:
     return Table("course", "Training error by update", columns, rows)
 
 
-def paper_table(runs: Runs) -> Table:
-    """MNIST autoencoder beside the paper's figure: ours / theirs."""
+def paper_table(runs: RowsByMethod) -> Table:
+    """Make a table of the MNIST autoencoder beside the paper's figure: ours / theirs."""
     columns = ("method", *(f"at {u}, ours / paper" for u in PAPER_UPDATES[:3]))
     rows: list[list[Cell]] = []
     for name, run in runs.items():

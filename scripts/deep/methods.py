@@ -3,14 +3,22 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from geonpg.kfac import FactorSettings, HessianFree, HessianFreeSettings, NaturalGradient, Truncation, TrustRegion
+from geonpg.kfac import (
+    FactorSettings,
+    HessianFree,
+    HessianFreeSettings,
+    NaturalGradient,
+    Problem,
+    Truncation,
+    TrustRegion,
+)
 from geonpg.scripts.deep.tasks import Experiment
 
 # Adam's are the best of 1e-3 and 3e-3 on CURVES, small, at equal processor time; K-FAC's were not tuned.
@@ -19,22 +27,23 @@ ADAM_RATE, ADAM_BATCH, KFAC_BATCH = 3e-3, 50, 250
 
 @dataclass(frozen=True)
 class Progress:
-    """One update; nan where a method has no such number."""
+    """What one update found; nan where a method has no such number."""
 
     train_loss: float
     train_error: float
     damping: float = math.nan
-    ratio: float = math.nan
-    rate: float = math.nan
+    ratio: float = math.nan  # actual over predicted reduction of the loss
+    rate: float = math.nan  # the step size that the line search found
     cg_iterations: float = math.nan
-    corrected: float = math.nan
+    corrected: float = math.nan  # 1 if the correction was taken
 
 
 class Method(ABC):
     """A training run that can be stopped after any update and continued bit for bit."""
 
     @abstractmethod
-    def update(self) -> Progress: ...
+    def update(self) -> Progress:
+        """Make one update."""
 
     @property
     @abstractmethod
@@ -42,13 +51,17 @@ class Method(ABC):
         """The parameters, flat."""
 
     @abstractmethod
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the next update depends on."""
 
     @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go back to a state."""
 
 
 class HessianFreeMethod(Method):
+    """Hessian-free optimisation by one of the rules."""
+
     def __init__(self, experiment: Experiment, seed: int, rule: str, settings: HessianFreeSettings) -> None:
         settings = replace(settings, threshold=experiment.task.threshold)
         self.optimizer = HessianFree(experiment.problem, experiment.start(seed), rule, settings, seed)
@@ -83,7 +96,7 @@ class AdamFull(Method):
     def update(self) -> Progress:
         self.parameter.grad = self.problem.gradient(self.y)
         self.adam.step()
-        return Progress(**asdict_of(self.problem.evaluate(self.y)))
+        return progress_at(self.problem, self.y)
 
     def state_dict(self) -> dict[str, Any]:
         return {"y": self.y, "adam": self.adam.state_dict()}
@@ -113,7 +126,7 @@ class MiniBatches(Method):
         for rows in torch.randperm(len(problem.cases), generator=self.shuffle).split(self.batch):
             x, t = problem.cases.x[rows], problem.cases.t[rows]
             self.optimizer.step(partial(self._loss, x, t))
-        return Progress(**asdict_of(problem.evaluate(self.y)))
+        return progress_at(problem, self.y)
 
     def _loss(self, x: Tensor, t: Tensor) -> Any:
         """The closure of a step: gradients set, the loss returned."""
@@ -134,15 +147,19 @@ class MiniBatches(Method):
         self.shuffle.set_state(state["shuffle"])
 
 
-def asdict_of(evaluation: Any) -> dict[str, float]:
-    return {f"train_{name}": value for name, value in asdict(evaluation).items()}
+def progress_at(problem: Problem, y: Tensor) -> Progress:
+    """Measure loss and error on all training cases."""
+    found = problem.evaluate(y)
+    return Progress(found.loss, found.error)
 
 
 def adam(experiment: Experiment, lr: float) -> torch.optim.Optimizer:
+    """Make torch's Adam."""
     return torch.optim.Adam(experiment.module.parameters(), lr=lr)
 
 
 def kfac(experiment: Experiment, rule: str) -> torch.optim.Optimizer:
+    """Make our optimiser for mini-batches."""
     return NaturalGradient(
         experiment.module,
         experiment.task.family,
@@ -155,12 +172,11 @@ def kfac(experiment: Experiment, rule: str) -> torch.optim.Optimizer:
     )
 
 
-# Builds a method from the experiment and a seed.
-Factory = Callable[[Experiment, int], Method]
+Factory = Callable[[Experiment, int], Method]  # of an experiment and a seed
 PAPER = HessianFreeSettings()
 BARE = replace(PAPER, guard=False)  # for the small-curvature study: every correction is taken
 LONG = replace(PAPER, truncation=Truncation(iterations=2 * PAPER.truncation.iterations))
-METHODS: dict[str, Factory] = {
+DEEP_METHODS: dict[str, Factory] = {
     "ng": lambda e, seed: HessianFreeMethod(e, seed, "ng", PAPER),
     "mid": lambda e, seed: HessianFreeMethod(e, seed, "mid", PAPER),
     "geo": lambda e, seed: HessianFreeMethod(e, seed, "geo", PAPER),

@@ -1,4 +1,4 @@
-"""One training run of `geonpg deepnets`: its rows, its file, and how it is stopped and continued."""
+"""One training run of `geonpg deepnets`: its rows, its files, and how it is stopped and continued."""
 
 import csv
 import math
@@ -19,20 +19,22 @@ from geonpg.scripts.deep.tasks import Experiment
 SAVE_EVERY = 5.0  # seconds: what an unkind end may lose, or one update if that takes longer
 SETTINGS = "settings.json"  # in the folder, whose runs share them
 COLUMNS = ("update", "seconds", "cpu_seconds", "test_error", *(f.name for f in fields(Progress)))
-Row = dict[str, float]
+Row = dict[str, float]  # one update, by column
 
 
 @dataclass
-class Run:
-    """One method, and its rows so far."""
+class DeepRun:
+    """The training of one network by one method, and its rows so far."""
 
     name: str
     method: Method
     rows: list[Row] = field(default_factory=list)
 
     def advance(self, experiment: Experiment) -> None:
-        """One more row. Measuring the test error does not count as time; processor time is what the busy cores of a
-        shared machine leave comparable."""
+        """Make one update, and add its row.
+
+        Measuring the test error does not count as time. Processor time stays comparable on a busy machine.
+        """
         wall, cpu = time.perf_counter(), time.process_time()
         progress = self.method.update()
         spent = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
@@ -43,22 +45,24 @@ class Run:
 
 
 def csv_path(folder: Path, name: str) -> Path:
+    """Return the file of a run's rows."""
     return folder / f"{name}.csv"
 
 
 def state_path(folder: Path, name: str) -> Path:
+    """Return the file that a run continues from."""
     return folder / f"{name}.state"
 
 
-def save(run: Run, folder: Path) -> None:
-    """The table for readers, and everything that the next update depends on; each whole or not at all."""
+def save_run(run: DeepRun, folder: Path) -> None:
+    """Write everything that the next update depends on, and the table for readers; each whole or not at all."""
     rows = [[int(row["update"]), *(row[name] for name in COLUMNS[1:])] for row in run.rows]
     write(state_path(folder, run.name), {"rows": run.rows, "method": run.method.state_dict()})
     write_text(csv_path(folder, run.name), Table(run.name, run.name, COLUMNS, rows).csv())
 
 
-def resume(run: Run, folder: Path, updates: int) -> None:
-    """Continue from the state file. A table that is long enough needs none; one that is not is never begun anew."""
+def restore_run(run: DeepRun, folder: Path, updates: int) -> None:
+    """Continue from the state file; a table that is long enough needs none, and a shorter one without it is refused."""
     path, table = state_path(folder, run.name), csv_path(folder, run.name)
     if path.exists():
         try:
@@ -74,8 +78,10 @@ def resume(run: Run, folder: Path, updates: int) -> None:
             raise DataError(f"{missing}: remove it to start this run again, or choose another --out")
 
 
-def train(run: Run, experiment: Experiment, updates: int, folder: Path, tick: Callable[[Run], None]) -> bool:
-    """Train to that many updates; false if interrupted. Either way the state is on disk."""
+def train_run(
+    run: DeepRun, experiment: Experiment, updates: int, folder: Path, tick: Callable[[DeepRun], None]
+) -> bool:
+    """Train to that many updates; return False if interrupted. Either way the state is on disk."""
     if len(run.rows) >= updates:
         return True
     saving = Timer()
@@ -84,14 +90,14 @@ def train(run: Run, experiment: Experiment, updates: int, folder: Path, tick: Ca
             run.advance(experiment)
             tick(run)
             if saving.is_due(SAVE_EVERY):
-                save(run, folder)
+                save_run(run, folder)
                 saving.restart()
-        save(run, folder)
+        save_run(run, folder)
         return not interrupted()
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a run's table."""
+    """Read the rows of a run's table."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return [{name: float(row[name]) for name in COLUMNS} for row in csv.DictReader(file)]
@@ -100,5 +106,5 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def first_at_or_below(rows: list[Row], level: float) -> float:
-    """The first update whose training error is at most `level`; nan if none is."""
+    """Return the first update whose training error is at most `level`; nan if none is."""
     return next((row["update"] for row in rows if row["train_error"] <= level), math.nan)

@@ -1,4 +1,4 @@
-"""What `geonpg deepnets` does with its arguments: each method in turn, tables and figures of all."""
+"""What `geonpg deepnets` does with its arguments: train each method in turn, write tables and figures of all."""
 
 import sys
 from argparse import Namespace
@@ -13,18 +13,19 @@ from geonpg.errors import Refused, choose
 from geonpg.scripts.common.artifacts import RUNS, Table, markdown, write_tables
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.pin import pin
+from geonpg.scripts.common.stopping import INTERRUPTED
 from geonpg.scripts.common.style import write_figure
 from geonpg.scripts.deep.data import DataError
-from geonpg.scripts.deep.figures import Runs, course_table, figures_of, levels_table, paper_table, summary_table
-from geonpg.scripts.deep.methods import METHODS
-from geonpg.scripts.deep.runs import SETTINGS, Run, csv_path, read_rows, resume, train
-from geonpg.scripts.deep.tasks import TASKS, Experiment, Size, Task, prepare
+from geonpg.scripts.deep.figures import RowsByMethod, course_table, figures_of, levels_table, paper_table, summary_table
+from geonpg.scripts.deep.methods import DEEP_METHODS
+from geonpg.scripts.deep.runs import SETTINGS, DeepRun, csv_path, read_rows, restore_run, train_run
+from geonpg.scripts.deep.tasks import DEEP_TASKS, DeepTask, Experiment, Size, make_experiment
 
 COURSE = (1, 5, 10, 20, 30, 40, 60, 100, 140)
-INTERRUPTED = 130
 
 
-def chosen_size(arguments: Namespace, task: Task) -> Size:
+def chosen_size(arguments: Namespace, task: DeepTask) -> Size:
+    """Return the size that was asked for, with the counts that were given instead of its own."""
     size: Size = task.sizes[arguments.size]
     asked = {"train": arguments.cases, "test": arguments.test_cases, "updates": arguments.updates}
     size = replace(size, **{name: value for name, value in asked.items() if value is not None})
@@ -34,13 +35,13 @@ def chosen_size(arguments: Namespace, task: Task) -> Size:
 
 
 def chosen_threads(arguments: Namespace) -> int:
-    """One for the small size: it gains little from more, and anyone gets the same bits."""
+    """Return torch's number of threads: one for the small size, which gains little from more, so that bits agree."""
     usual = 1 if arguments.size == "small" else torch.get_num_threads()
     return usual if arguments.threads is None else int(arguments.threads)
 
 
-def chosen_data(arguments: Namespace, task: Task) -> Path | None:
-    """The folder to read from; None where images are drawn."""
+def chosen_data(arguments: Namespace, task: DeepTask) -> Path | None:
+    """Return the folder to read from; None where images are drawn."""
     folder: Path | None = arguments.data if task.files else None
     if folder is None and task.files and arguments.size == "full":
         raise DataError(f"--size full of {arguments.task} needs --data DIR, a folder that holds {task.files}")
@@ -50,36 +51,37 @@ def chosen_data(arguments: Namespace, task: Task) -> Path | None:
 
 
 def title_of(arguments: Namespace, size: Size, drawn: bool) -> str:
+    """Say what is trained: the title of tables and figures, which all runs of a folder share."""
     widths = "-".join(map(str, size.widths))
     stand_in = ", drawn stand-in data" if drawn and arguments.task != "curves" else ""
     return f"{arguments.task} {widths}, {size.train} cases{stand_in}, seed {arguments.seed}"
 
 
 def train_all(arguments: Namespace, size: Size, experiment: Experiment, out: Path) -> bool:
-    """Each method in turn; false if interrupted."""
+    """Train each method in turn; return False if interrupted."""
     form = "{desc} {percentage:3.0f}% |{bar}| {n_fmt}/{total_fmt}, {elapsed}, {remaining} left{postfix}"
     for name in dict.fromkeys(arguments.method):
-        run = Run(name, METHODS[name](experiment, arguments.seed))
-        resume(run, out, size.updates)
+        run = DeepRun(name, DEEP_METHODS[name](experiment, arguments.seed))
+        restore_run(run, out, size.updates)
         with tqdm(total=size.updates, initial=len(run.rows), desc=f"{name:9}", bar_format=form, smoothing=0.3) as bar:
 
-            def tick(run: Run, bar: Any = bar) -> None:
+            def tick(run: DeepRun, bar: Any = bar) -> None:
                 bar.set_postfix_str(f"error {run.rows[-1]['train_error']:.4g}", refresh=False)
                 bar.update()
 
-            if not train(run, experiment, size.updates, out, tick):
+            if not train_run(run, experiment, size.updates, out, tick):
                 return False
     return True
 
 
-def known_runs(out: Path) -> Runs:
-    """Every run whose table is in the folder, in the order of METHODS."""
-    runs = {name: read_rows(csv_path(out, name)) for name in METHODS if csv_path(out, name).exists()}
+def known_runs(out: Path) -> RowsByMethod:
+    """Read every run whose table is in the folder, in the order of DEEP_METHODS."""
+    runs = {name: read_rows(csv_path(out, name)) for name in DEEP_METHODS if csv_path(out, name).exists()}
     return {name: rows for name, rows in runs.items() if rows}
 
 
-def report(runs: Runs, title: str, task: Task, paper: bool, out: Path) -> list[Table]:
-    """Tables and figures of all runs in the folder."""
+def write_report(runs: RowsByMethod, title: str, task: DeepTask, paper: bool, out: Path) -> list[Table]:
+    """Write tables and figures of all runs in the folder; return the tables."""
     longest = max(len(rows) for rows in runs.values())
     course = course_table(runs, [update for update in COURSE if update <= longest])
     tables = [summary_table(runs, title, task.unit), course, levels_table(runs)]
@@ -90,11 +92,11 @@ def report(runs: Runs, title: str, task: Task, paper: bool, out: Path) -> list[T
     return tables
 
 
-def study(arguments: Namespace) -> int:
-    """Train what the arguments name and report on all that is there; the command's exit code."""
-    task = choose("task", arguments.task, TASKS)
+def study_deepnets(arguments: Namespace) -> int:
+    """Train what the arguments name and report on all that is there; return the command's exit code."""
+    task = choose("task", arguments.task, DEEP_TASKS)
     for name in arguments.method:
-        choose("method", name, METHODS)
+        choose("method", name, DEEP_METHODS)
     out = arguments.out or RUNS / "deepnets" / f"{arguments.task}-{arguments.size}"
     try:
         size, folder = chosen_size(arguments, task), chosen_data(arguments, task)
@@ -102,10 +104,11 @@ def study(arguments: Namespace) -> int:
         out.mkdir(parents=True, exist_ok=True)
         title = title_of(arguments, size, folder is None)
         with locked(out):
-            experiment = prepare(task, size, folder, arguments.seed)
+            experiment = make_experiment(task, size, folder, arguments.seed)
             pin(out / SETTINGS, {"title": title, "test": size.test}, "choose another --out")
             finished = train_all(arguments, size, experiment, out)
-            tables = report(known_runs(out), title, task, arguments.task == "mnist" and arguments.size == "full", out)
+            as_paper = arguments.task == "mnist" and arguments.size == "full"
+            tables = write_report(known_runs(out), title, task, as_paper, out)
     except OSError as error:
         raise Refused(f"cannot write to the folder {str(out)!r}: {error.strerror}") from None
     print(markdown(tables))

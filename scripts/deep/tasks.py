@@ -13,42 +13,43 @@ from geonpg.scripts.deep.data import DataError, Split, centred_mnist, curve_imag
 
 
 def bernoulli_error(z: Tensor, t: Tensor) -> Tensor:
-    """Squared error of the reconstruction, summed over pixels."""
+    """Squared error of the reconstruction, where the outputs are logits; summed over pixels."""
     return (z.sigmoid() - t).square().sum(-1)
 
 
 def gaussian_error(z: Tensor, t: Tensor) -> Tensor:
+    """Squared error of the reconstruction, where the outputs are its means."""
     return (z - t).square().sum(-1)
 
 
 def classification_error(z: Tensor, t: Tensor) -> Tensor:
-    """In per cent."""
+    """Errors in per cent."""
     return 100.0 * (z.argmax(-1) != t)
 
 
 @dataclass(frozen=True)
 class Size:
-    """Widths from the input to the code or the classes, cases for training and test, and the number of updates."""
+    """How much of a task is trained, and for how long."""
 
-    widths: tuple[int, ...]
-    train: int
-    test: int
+    widths: tuple[int, ...]  # of layers, from the input to the code or the classes
+    train: int  # cases
+    test: int  # cases
     updates: int
 
 
 @dataclass(frozen=True)
-class Task:
-    """One experiment. `chunks`: the metric sees one of that many parts of the training cases per update."""
+class DeepTask:
+    """What is learnt, from which data, with which loss."""
 
-    data: Callable[[Path | None, int, int, int], Split]
-    family: Family
-    error: Callable[[Tensor, Tensor], Tensor]
-    unit: str
-    chunks: int
-    threshold: float
+    data: Callable[[Path | None, int, int, int], Split]  # of a folder, training cases, test cases and a seed
+    family: Family  # of the outputs
+    error: Callable[[Tensor, Tensor], Tensor]  # of outputs and targets, per case
+    unit: str  # of the error
+    chunks: int  # the metric of an update sees one of so many parts of the training cases
+    threshold: float  # damping below which corrections are switched on
     sizes: Mapping[str, Size]
     files: str = ""  # what the full size reads
-    decay: float = 1e-5
+    decay: float = 1e-5  # of the weights
     classifies: bool = False
 
 
@@ -69,13 +70,13 @@ CLASSIFIER_SIZES = {
     "full": Size((784, 1000, 500, 250, 30, 10), 60_000, 10_000, 140),
 }
 IDX = "MNIST's four IDX files"
-TASKS = {
-    "curves": Task(curve_images, Bernoulli(), bernoulli_error, "squared error", 4, 5.0, CURVES_SIZES),
-    "mnist": Task(mnist, Bernoulli(), bernoulli_error, "squared error", 8, 10.0, MNIST_SIZES, IDX),
-    "faces": Task(
+DEEP_TASKS = {
+    "curves": DeepTask(curve_images, Bernoulli(), bernoulli_error, "squared error", 4, 5.0, CURVES_SIZES),
+    "mnist": DeepTask(mnist, Bernoulli(), bernoulli_error, "squared error", 8, 10.0, MNIST_SIZES, IDX),
+    "faces": DeepTask(
         faces, FixedGaussian(), gaussian_error, "squared error", 20, 0.1, FACES_SIZES, "olivettifaces.mat", 5e-6
     ),
-    "mnist-classifier": Task(
+    "mnist-classifier": DeepTask(
         centred_mnist, Categorical(), classification_error, "errors in %", 8, 10.0, CLASSIFIER_SIZES, IDX,
         classifies=True,
     ),
@@ -83,17 +84,19 @@ TASKS = {
 
 
 def autoencoder(widths: tuple[int, ...]) -> nn.Sequential:
-    """Logistic units, mirrored, with a linear code layer; the outputs are what enters the last activation."""
+    """Build a mirrored network of logistic units with a linear code layer; its outputs enter the last activation."""
     there = [*chain_of(widths[:-1]), nn.Linear(widths[-2], widths[-1])]
     back = [*chain_of(widths[:0:-1]), nn.Linear(widths[1], widths[0])]
     return nn.Sequential(*there, *back)
 
 
 def classifier(widths: tuple[int, ...]) -> nn.Sequential:
+    """Build a network of logistic units whose outputs are logits."""
     return nn.Sequential(*chain_of(widths[:-1]), nn.Linear(widths[-2], widths[-1]))
 
 
 def chain_of(widths: tuple[int, ...]) -> list[nn.Module]:
+    """Build layers of logistic units."""
     return [layer for i, o in pairwise(widths) for layer in (nn.Linear(i, o), nn.Sigmoid())]
 
 
@@ -101,19 +104,19 @@ def chain_of(widths: tuple[int, ...]) -> list[nn.Module]:
 class Experiment:
     """A task at a size with its data: everything that a method needs."""
 
-    task: Task
+    task: DeepTask
     module: nn.Sequential
     problem: Problem
     test: Cases
 
     def start(self, seed: int) -> Tensor:
-        """The sparse initialisation, flat."""
+        """Draw the sparse initialisation; return it flat."""
         sparse_initialisation(self.module, Generator().manual_seed(seed))
         return self.problem.layout.read()
 
 
-def prepare(task: Task, size: Size, folder: Path | None, seed: int) -> Experiment:
-    """Data first: what is missing is said before anything is built."""
+def make_experiment(task: DeepTask, size: Size, folder: Path | None, seed: int) -> Experiment:
+    """Load the data, or raise DataError before anything is built; then build the network."""
     split = task.data(folder, size.train, size.test, seed)
     short = len(split.train) < size.train or len(split.test) < size.test
     if short:

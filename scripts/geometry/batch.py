@@ -11,31 +11,33 @@ from torch import Generator, Tensor, nn
 
 from geonpg.kfac import FreeLogStd, Gaussian
 
-TASK = "Hopper-v4"
+ENV_ID = "Hopper-v4"
 SIZES = (11, 8, 8, 3)
 DISCOUNT = 0.99
 
 
 @dataclass(frozen=True)
 class PolicyBatch:
-    """On-policy data: observations [n, 11], actions [n, 3], advantages [n]."""
+    """A policy and data that it collected."""
 
     policy: nn.Sequential
-    observations: Tensor
-    actions: Tensor
-    advantages: Tensor
+    observations: Tensor  # [n, 11]
+    actions: Tensor  # [n, 3]
+    advantages: Tensor  # [n]
 
 
 @dataclass(frozen=True)
-class Rollout:
+class Interaction:
+    """Steps of one environment, in order."""
+
     observations: Tensor
     actions: Tensor
     rewards: list[float]
-    ends: list[bool]
+    ends: list[bool]  # whether the episode ended with the step
 
 
 def small_policy(generator: Generator) -> nn.Sequential:
-    """Tanh layers, in their curved range: near-linear layers would leave the metric almost singular."""
+    """Make a policy of tanh layers in their curved range: near-linear ones would leave the metric almost singular."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(SIZES):
         linear = nn.Linear(inputs, outputs, dtype=torch.float64)
@@ -46,8 +48,8 @@ def small_policy(generator: Generator) -> nn.Sequential:
 
 
 @torch.no_grad()
-def play(env: Any, act: Callable[[Tensor], Tensor], steps: int) -> Rollout:
-    """`steps` steps, over as many episodes as that takes."""
+def interact(env: Any, act: Callable[[Tensor], Tensor], steps: int) -> Interaction:
+    """Take `steps` steps, over as many episodes as that takes."""
     observations, actions, rewards, ends = list[Tensor](), list[Tensor](), list[float](), list[bool]()
     seen, _ = env.reset()
     for _ in range(steps):
@@ -58,13 +60,13 @@ def play(env: Any, act: Callable[[Tensor], Tensor], steps: int) -> Rollout:
         ends.append(terminated or truncated)
         if ends[-1]:
             seen, _ = env.reset()
-    return Rollout(torch.stack(observations), torch.stack(actions), rewards, ends)
+    return Interaction(torch.stack(observations), torch.stack(actions), rewards, ends)
 
 
-def standardised_returns(rollout: Rollout) -> Tensor:
-    """Discounted rewards to go, with the batch's mean and scale taken out: a plain stand-in for advantages."""
+def standardised_returns(steps: Interaction) -> Tensor:
+    """Return discounted rewards to go, with their mean and scale taken out: a plain stand-in for advantages."""
     to_go, total = list[float](), 0.0
-    for reward, end in zip(reversed(rollout.rewards), reversed(rollout.ends), strict=True):
+    for reward, end in zip(reversed(steps.rewards), reversed(steps.ends), strict=True):
         total = reward + (0.0 if end else DISCOUNT * total)
         to_go.append(total)
     returns = torch.tensor(to_go[::-1], dtype=torch.float64)
@@ -72,21 +74,21 @@ def standardised_returns(rollout: Rollout) -> Tensor:
 
 
 def record_batch(steps: int, seed: int = 0) -> PolicyBatch:
-    """Observations are standardised by a first rollout of uniform actions; then the policy plays."""
+    """Record a batch of a fresh policy; a first rollout of uniform actions standardises its observations."""
     import gymnasium
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # v4 is the version that this project reports
-        env = gymnasium.make(TASK)
+        env = gymnasium.make(ENV_ID)
     env.reset(seed=seed)
     generator = Generator().manual_seed(seed)
     policy, family = small_policy(generator), Gaussian()
-    uniform = play(env, lambda _: 2 * torch.rand(SIZES[-1], dtype=torch.float64, generator=generator) - 1, steps)
+    uniform = interact(env, lambda _: 2 * torch.rand(SIZES[-1], dtype=torch.float64, generator=generator) - 1, steps)
     mean, std = uniform.observations.mean(0), uniform.observations.std(0)
 
     def act(observation: Tensor) -> Tensor:
         return family.sample(policy((observation - mean) / std), generator)
 
-    rollout = play(env, act, steps)
+    played = interact(env, act, steps)
     env.close()
-    return PolicyBatch(policy, (rollout.observations - mean) / std, rollout.actions, standardised_returns(rollout))
+    return PolicyBatch(policy, (played.observations - mean) / std, played.actions, standardised_returns(played))

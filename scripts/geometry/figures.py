@@ -11,8 +11,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from geonpg.kfac import RULES
 from geonpg.scripts.common.style import METHOD_STYLE, plain
-from geonpg.scripts.geometry.gamma import CHARTS, GammaStudy, spread
-from geonpg.scripts.geometry.orders import EXPECTED, METHODS, OrderStudy
+from geonpg.scripts.geometry.gamma import CHARTS, GammaStudy, spread_of
+from geonpg.scripts.geometry.orders import APPROXIMATE, EXPECTED, OrderStudy
 from geonpg.scripts.geometry.policy import LINEAR, OTHERS, REFERENCE, PolicyStudy
 
 # From thick to thin, so that lines which coincide all stay visible.
@@ -28,19 +28,19 @@ SMALLEST_NLL = 1e-10
 
 
 def greek(text: str) -> str:
-    """The names of Greek letters as letters."""
+    """Replace the names of Greek letters by the letters."""
     return re.sub(r"\b(alpha|beta|sigma)\b", r"$\\\1$", text)
 
 
 def logarithmic(ax: Axes) -> None:
-    """Decades are labelled, what lies between is only ticked."""
+    """Label decades; only tick what lies between."""
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_locator(LogLocator(numticks=9))
 
 
 def guides(ax: Axes, x: Sequence[float], lines: Sequence[Sequence[float]], slopes: tuple[float, float]) -> None:
-    """Thin lines of the lower slope above all `lines` and of the higher slope below them."""
+    """Draw thin lines of the lower slope above all `lines` and of the higher slope below them."""
     lowest = int(np.argmin(x))
     ends = np.array([min(x), max(x)])
     at_lowest = [line[lowest] for line in lines]
@@ -56,7 +56,7 @@ def guides(ax: Axes, x: Sequence[float], lines: Sequence[Sequence[float]], slope
 
 
 def gamma_figure(study: GammaStudy) -> Figure:
-    """One column per method: where its four lines coincide, the method is invariant."""
+    """Draw a column per method: where its four lines coincide, the method is invariant."""
     figure = Figure(figsize=(16, 7), layout="constrained")
     axes = figure.subplots(2, len(study.trajectories), sharex="row", sharey="row")
     alpha, beta = study.sample.best().tolist()
@@ -71,7 +71,7 @@ def gamma_figure(study: GammaStudy) -> Figure:
                 top.plot(len(excess) - 1, excess[-1], **CROSS)
                 bottom.plot(shape[-1], rate[-1] / shape[-1], **CROSS)
         bottom.plot(alpha, beta / alpha, "*", color="white", markersize=15, markeredgecolor="black", zorder=5)
-        top.set(title=f"{method}\napart by {spread(many).largest:.2g}", xlabel="iteration")
+        top.set(title=f"{method}\napart by {spread_of(many).largest:.2g}", xlabel="iteration")
         bottom.set(xlabel=greek("alpha"), xticks=[1, 2, 5, 10, 20], xticklabels=["1", "2", "5", "10", "20"])
         bottom.xaxis.set_minor_formatter(NullFormatter())
         plain(top)
@@ -90,10 +90,11 @@ def gamma_figure(study: GammaStudy) -> Figure:
 
 
 def order_figure(study: OrderStudy) -> Figure:
+    """Draw a panel per truth: each rule's error over the step size."""
     figure = Figure(figsize=(14, 5), layout="constrained")
     axes = figure.subplots(1, len(EXPECTED), sharey=True)
     for ax, truth in zip(axes, EXPECTED, strict=True):
-        for method in METHODS:
+        for method in APPROXIMATE:
             label = f"{method}: {study.slope(truth, method):.2f} ({EXPECTED[truth][method]:g})"
             ax.loglog(study.h, study.errors[truth][method], label=label, **METHOD_STYLE[method])
         guides(ax, study.h, list(study.errors[truth].values()), (1, 2))
@@ -107,6 +108,7 @@ def order_figure(study: OrderStudy) -> Figure:
 
 
 def policy_figure(studies: Sequence[PolicyStudy]) -> Figure:
+    """Draw a panel per parameterisation: the KL between policies over the step size."""
     figure = Figure(figsize=(16, 5.8), layout="constrained")
     axes = figure.subplots(1, len(OTHERS), sharey=True)
     for ax, other in zip(axes, OTHERS, strict=True):
@@ -120,17 +122,17 @@ def policy_figure(studies: Sequence[PolicyStudy]) -> Figure:
 
 
 def policy_panel(ax: Axes, studies: Sequence[PolicyStudy], name: str) -> None:
-    """Step sizes in units of the one whose predicted KL would be one, which makes batches comparable."""
+    """Draw one parameterisation, with step sizes in units of the one whose predicted KL would be 1."""
     linear = name == LINEAR.name
     units = [kl**0.5 for kl in studies[0].predicted_kl]
-    for method in METHODS:
+    for method in APPROXIMATE:
         slopes = ", ".join(f"{study.slope(name, method):.2f}" for study in studies)
         label = method if linear else f"{method}: {slopes} ({2 * RULES[method].order + 2:g})"
         for study, line in zip(studies, ("-", ":"), strict=False):
             style = {**METHOD_STYLE[method], "linestyle": line, "markersize": 4.5 if line == "-" else 3}
             ax.loglog(units, study.kl[name][method], label=label if line == "-" else None, **style)
     if not linear:
-        guides(ax, units, [study.kl[name][method] for study in studies for method in METHODS], (4, 6))
+        guides(ax, units, [study.kl[name][method] for study in studies for method in APPROXIMATE], (4, 6))
     ax.axvspan(units[0], units[studies[0].fitted() - 1], color="0.95", zorder=0)
     ax.set(title=greek(f"held as {name}"), xlabel="step size (1: predicted KL would be 1)")
     if linear:

@@ -1,5 +1,6 @@
-"""The paper's theorem, measured: how fast each rule approaches the flow, the Riemannian Euler method, and itself
-in other parameterisations, as the step size falls.
+"""The paper's theorem, measured: the order of each rule as the step size falls.
+
+Each rule is compared with the exact flow, with the Riemannian Euler method, and with itself in other parameterisations.
 """
 
 import math
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from geonpg.kfac import RULES
 from geonpg.scripts.common.artifacts import Cell, Table
-from geonpg.scripts.geometry.gamma import CHARTS, STEP_COST, Chart, Sample, Task, Tick, follow
+from geonpg.scripts.geometry.gamma import CHARTS, STEP_COST, Chart, Fit, Sample, Tick, trace
 
 # Not on the line alpha = beta, where the mean already fits and one of the two directions stands still. Of the eight
 # pairs of start and time that were tried, this one comes closest to its asymptotic slopes.
@@ -20,18 +21,18 @@ START = (1.0, 2.0)
 TIME = 0.5
 
 FLOW, EULER, INVARIANCE = "exact flow", "Riemannian Euler method", "other parameterisations"
-METHODS = tuple(name for name, rule in RULES.items() if math.isfinite(rule.order))
+APPROXIMATE = tuple(name for name, rule in RULES.items() if math.isfinite(rule.order))
 
 # Theorem 1 of the paper: geodesic corrections approach the Riemannian Euler method, not the flow.
 EXPECTED: Mapping[str, Mapping[str, float]] = {
     FLOW: {"ng": 1, "mid": 2, "geo": 1, "geof": 1},
     EULER: {"ng": 1, "mid": 1, "geo": 2, "geof": 2},
-    INVARIANCE: {method: RULES[method].order for method in METHODS},
+    INVARIANCE: {method: RULES[method].order for method in APPROXIMATE},
 }
 
 
 def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """The least-squares slope of log y over log x, where y is positive and finite; nan below two points."""
+    """Fit the slope of log y over log x by least squares, where y is positive and finite; nan below two points."""
     across, up = np.array(x), np.array(y)
     usable = np.isfinite(up) & (up > 0)
     return float(np.polyfit(np.log(across[usable]), np.log(up[usable]), 1)[0]) if usable.sum() >= 2 else math.nan
@@ -39,38 +40,42 @@ def fitted_slope(x: Sequence[float], y: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class OrderStudy:
+    """The error of every rule over step sizes."""
+
     h: list[float]
     errors: dict[str, dict[str, list[float]]]  # truth -> method -> one per h
 
     def slope(self, truth: str, method: str) -> float:
+        """Return the order that was measured."""
         return fitted_slope(self.h, self.errors[truth][method])
 
 
 def order_cost(divisions: Sequence[int]) -> float:
-    per_step = STEP_COST["geo_exact"] + len(CHARTS) * sum(STEP_COST[method] for method in METHODS)
+    """Return what `run_orders` will tick in all."""
+    per_step = STEP_COST["geo_exact"] + len(CHARTS) * sum(STEP_COST[method] for method in APPROXIMATE)
     return STEP_COST["ng_exact"] + sum(divisions) * per_step
 
 
 def largest(points: Tensor, others: Tensor) -> float:
-    """The largest distance between a point of [m, 2] and one of [n, 2]."""
+    """Return the largest distance between a point of [m, 2] and one of [n, 2]."""
     return float((points.unsqueeze(1) - others).norm(dim=-1).max())
 
 
 def run_orders(divisions: Sequence[int], tick: Tick) -> OrderStudy:
-    """Every rule goes from START for TIME in n steps; errors at the end, the largest of all parameterisations."""
+    """Take every rule from START for TIME in n steps; an error is the largest of all parameterisations, at the end."""
     sample, start = Sample.draw(), torch.tensor(START, dtype=torch.float64)
 
     def ends(method: str, n: int, charts: Sequence[Chart]) -> Tensor:
-        """Where the method arrives in each parameterisation: [charts, 2]."""
-        task = Task(sample, start, TIME / n, n)
-        return torch.stack([follow(method, chart, task, tick).points[-1] for chart in charts])
+        """Return where the method arrives in each parameterisation: [charts, 2]."""
+        fit = Fit(sample, start, TIME / n, n)
+        return torch.stack([trace(method, chart, fit, tick).points[-1] for chart in charts])
 
     # the exact methods arrive at the same point in every parameterisation
     flow = ends("ng_exact", 1, CHARTS[:1])
-    errors: dict[str, dict[str, list[float]]] = {truth: {method: [] for method in METHODS} for truth in EXPECTED}
+    errors: dict[str, dict[str, list[float]]] = {truth: {method: [] for method in APPROXIMATE} for truth in EXPECTED}
     for n in divisions:
         euler = ends("geo_exact", n, CHARTS[:1])
-        for method in METHODS:
+        for method in APPROXIMATE:
             points = ends(method, n, CHARTS)
             for truth, target in ((FLOW, flow), (EULER, euler), (INVARIANCE, points)):
                 errors[truth][method].append(largest(points, target))
@@ -78,8 +83,9 @@ def run_orders(divisions: Sequence[int], tick: Tick) -> OrderStudy:
 
 
 def order_table(study: OrderStudy) -> Table:
+    """Make a table of measured and expected orders."""
     rows: list[list[Cell]] = [
-        [truth, m, study.slope(truth, m), EXPECTED[truth][m]] for truth in EXPECTED for m in METHODS
+        [truth, m, study.slope(truth, m), EXPECTED[truth][m]] for truth in EXPECTED for m in APPROXIMATE
     ]
     steps = f"{round(TIME / max(study.h))} to {round(TIME / min(study.h))}"
     return Table(
@@ -94,6 +100,7 @@ def order_table(study: OrderStudy) -> Table:
 
 
 def order_error_table(study: OrderStudy) -> Table:
+    """Make a table of every error."""
     rows: list[list[Cell]] = [
         [truth, method, h, error]
         for truth, methods in study.errors.items()

@@ -34,7 +34,7 @@ from geonpg.kfac import (
 from geonpg.scripts.common.artifacts import Cell, Table
 from geonpg.scripts.geometry.batch import PolicyBatch, record_batch
 from geonpg.scripts.geometry.gamma import Tick
-from geonpg.scripts.geometry.orders import METHODS, fitted_slope
+from geonpg.scripts.geometry.orders import APPROXIMATE, fitted_slope
 
 # Slopes are fitted up to this predicted KL. It was set after looking at three batches: undamped steps are long in the
 # directions that the outputs hardly feel, and beyond it some batches have left the range of small steps.
@@ -53,13 +53,16 @@ class Coordinates(nn.Module):
         self._outward, self._inward = outward, inward
 
     def forward(self, y: Tensor) -> Tensor:
+        """Map y to w."""
         return self._outward(y)
 
     def right_inverse(self, w: Tensor) -> Tensor:
+        """Map w to y."""
         return self._inward(w)
 
 
 def scaled(scale: float) -> Coordinates:
+    """Return the coordinates y of w = scale * y."""
     return Coordinates(lambda y: scale * y, lambda w: w / scale)
 
 
@@ -72,7 +75,7 @@ class Parameterisation:
     weights: Sequence[Coordinates] = ()
 
     def apply(self, policy: nn.Sequential) -> nn.Sequential:
-        """The same policy with other parameters."""
+        """Return a copy of the policy with other parameters."""
         policy = copy.deepcopy(policy)
         layers = [layer for layer in policy if isinstance(layer, nn.Linear)]
         for layer, coordinates in zip(layers, self.weights, strict=False):
@@ -115,12 +118,13 @@ class PolicyFlow:
         self.flow = NetworkFlow(geometry, Batch([self.call], evaluate), self.start, FlowMemory(), 0.0, Generator())
 
     def outputs(self, y: Tensor) -> Tensor:
+        """Return the policy's outputs on the batch."""
         return self.network.outputs(y, self.call)
 
     def step(self, rule: Rule, h: float) -> Tensor | None:
-        """The policy's outputs after a step; None where it has none.
+        """Return the policy's outputs after a step; None if the step fails.
 
-        A rule with a memory shows itself only in its second step, so it takes two.
+        A rule with a memory takes two steps, because its first is that of another rule.
         """
         control = Constant(lr=h)
         try:
@@ -132,12 +136,13 @@ class PolicyFlow:
         return self.outputs(move.y) if move.accepted else None
 
     def kl(self, z: Tensor | None, other: Tensor | None) -> float:
+        """Return the mean KL between two outputs; nan if one is missing."""
         return math.nan if z is None or other is None else float(self.family.kl(z, other).mean())
 
 
 @dataclass(frozen=True)
 class PolicyStudy:
-    """One batch's findings."""
+    """What one batch showed."""
 
     batch: int
     predicted_kl: Sequence[float]  # of the plain natural-gradient step, v^T g v h^2 / 2
@@ -145,41 +150,44 @@ class PolicyStudy:
     kl: dict[str, dict[str, list[float]]]  # parameterisation -> method -> one per h
 
     def fitted(self) -> int:
-        """How many step sizes are small enough to fit a slope."""
+        """Count the step sizes that are small enough to fit a slope."""
         return sum(kl <= FIT_UP_TO * (1 + 1e-9) for kl in self.predicted_kl)
 
     def usable(self, parameterisation: str, method: str) -> list[tuple[float, float]]:
-        """The pairs of h and KL that a slope is fitted to."""
+        """Return the pairs of h and KL that a slope is fitted to."""
         pairs = zip(self.h, self.kl[parameterisation][method][: self.fitted()], strict=False)
         return [(h, kl) for h, kl in pairs if kl > ROUNDING]
 
     def slope(self, parameterisation: str, method: str) -> float:
+        """Fit the slope of log KL over log h."""
         pairs = self.usable(parameterisation, method)
         return fitted_slope([h for h, _ in pairs], [kl for _, kl in pairs])
 
     @property
     def linear(self) -> dict[str, list[float]]:
+        """KL under the linear change of parameters, by method."""
         return self.kl[LINEAR.name]
 
     def linear_error(self, method: str) -> float:
-        """The largest KL under the linear change of parameters, as a part of the predicted KL."""
+        """Return the largest KL under the linear change of parameters, as a part of the predicted KL."""
         pairs = zip(self.linear[method][: self.fitted()], self.predicted_kl, strict=False)
         return max(kl / predicted for kl, predicted in pairs)
 
 
 def policy_cost(predicted_kl: Sequence[float]) -> float:
+    """Return what `run_policy` will tick in all."""
     return (len(OTHERS) + 1) * len(predicted_kl) * POINT_COST
 
 
 def run_policy(predicted_kl: Sequence[float], steps: int, seed: int, tick: Tick) -> PolicyStudy:
-    """Step sizes are those at which the plain natural gradient predicts the given KLs, smallest first."""
+    """Update the policy of one batch; step sizes are those at which `ng` predicts the given KLs, smallest first."""
     batch = record_batch(steps, seed)
     reference = PolicyFlow(REFERENCE.apply(batch.policy), batch)
     speed = reference.flow.speed_squared(reference.start, reference.flow.velocity(reference.start))
     sizes = [math.sqrt(2 * kl / speed) for kl in predicted_kl]
 
     def outcomes(policy: PolicyFlow) -> dict[str, list[Tensor | None]]:
-        found: dict[str, list[Tensor | None]] = {method: [] for method in METHODS}
+        found: dict[str, list[Tensor | None]] = {method: [] for method in APPROXIMATE}
         for h in sizes:
             for method, many in found.items():
                 many.append(policy.step(RULES[method], h))
@@ -189,11 +197,12 @@ def run_policy(predicted_kl: Sequence[float], steps: int, seed: int, tick: Tick)
     truth, kl = outcomes(reference), dict[str, dict[str, list[float]]]()
     for other in OTHERS:
         found = outcomes(PolicyFlow(other.apply(batch.policy), batch))
-        kl[other.name] = {m: list(map(reference.kl, truth[m], found[m])) for m in METHODS}
+        kl[other.name] = {m: list(map(reference.kl, truth[m], found[m])) for m in APPROXIMATE}
     return PolicyStudy(seed, predicted_kl, sizes, kl)
 
 
 def policy_table(studies: Sequence[PolicyStudy]) -> Table:
+    """Make a table of slopes, by parameterisation, method and batch."""
     predicted = studies[0].predicted_kl
     shown = (studies[0].fitted() - 1, len(predicted) - 1)
     ends = [f"KL at predicted {predicted[i]:g}" for i in shown]
@@ -208,7 +217,7 @@ def policy_table(studies: Sequence[PolicyStudy]) -> Table:
         "policy_slopes",
         f"Neural policy: KL between the policies after one update, against {REFERENCE.name}",
         ("parameterisation", "method", "batch", "slope", "expected", "points", *ends),
-        [row(name, method, study) for name in names for method in METHODS for study in studies],
+        [row(name, method, study) for name in names for method in APPROXIMATE for study in studies],
         f"Slope of log KL over log h up to a predicted KL of {FIT_UP_TO:g}, a limit set after looking: beyond it some"
         " batches have left the range of small steps, as the last column shows. No damping. geof is compared after its"
         " second step, because its first is a geo step. points: how many step sizes the slope is fitted to, those whose"
@@ -217,16 +226,18 @@ def policy_table(studies: Sequence[PolicyStudy]) -> Table:
 
 
 def linear_table(studies: Sequence[PolicyStudy]) -> Table:
+    """Make a table of what a linear change of parameters leaves, by method and batch."""
     return Table(
         "policy_linear",
         f"Neural policy: rounding under the linear change of parameters {LINEAR.name}",
         ("method", "batch", "KL as a part of the predicted KL"),
-        [[method, study.batch, study.linear_error(method)] for method in METHODS for study in studies],
+        [[method, study.batch, study.linear_error(method)] for method in APPROXIMATE for study in studies],
         "Under a linear change of parameters every rule is invariant, ng too, as long as solves are exact.",
     )
 
 
 def policy_kl_table(studies: Sequence[PolicyStudy]) -> Table:
+    """Make a table of every KL."""
     rows: list[list[Cell]] = [
         [name, method, study.batch, h, predicted, kl]
         for study in studies

@@ -1,4 +1,4 @@
-"""The experiments of `geonpg invariance` together: how much of each, what they leave, what must hold."""
+"""The experiments of `geonpg invariance` together: how much of each, what they write, what must hold."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ from geonpg.scripts.geometry.policy import (
 
 
 @dataclass(frozen=True)
-class Scale:
+class Workload:
     """How much work the studies do."""
 
     iterations: int = 20
@@ -46,22 +46,25 @@ class Scale:
 
     @property
     def cost(self) -> float:
+        """What the studies will tick in all."""
         policy = self.batches * policy_cost(self.predicted_kl)
         return gamma_cost(self.iterations) + order_cost(self.divisions) + policy
 
 
-FULL = Scale()
-QUICK = Scale(iterations=3, divisions=(5, 10), predicted_kl=(1e-7, 1e-6, 1e-2), batches=1)
+FULL = Workload()
+QUICK = Workload(iterations=3, divisions=(5, 10), predicted_kl=(1e-7, 1e-6, 1e-2), batches=1)
 
 
 @dataclass(frozen=True)
-class Results:
+class InvarianceResults:
+    """What all experiments found."""
+
     gamma: GammaStudy
     orders: OrderStudy
     policies: list[PolicyStudy]  # one per batch
 
     def tables(self) -> list[Table]:
-        """For people."""
+        """Return the tables for people."""
         return [
             invariance_table(self.gamma),
             speed_table(self.gamma),
@@ -71,10 +74,11 @@ class Results:
         ]
 
     def data(self) -> list[Table]:
-        """Every number behind the tables and the figures."""
+        """Return every number behind the tables and the figures."""
         return [trajectory_table(self.gamma), order_error_table(self.orders), policy_kl_table(self.policies)]
 
     def figures(self) -> dict[str, Figure]:
+        """Draw the figures, by file name."""
         return {
             "gamma.png": gamma_figure(self.gamma),
             "orders.png": order_figure(self.orders),
@@ -92,6 +96,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
+        """Whether the number is within its limit."""
         return self.value <= self.limit  # false for nan
 
     def __str__(self) -> str:
@@ -99,7 +104,8 @@ class Check:
         return f"{self.what}: {self.value:.1e}, {verdict} the limit of {self.limit:.0e}"
 
 
-def checks(results: Results) -> list[Check]:
+def checks(results: InvarianceResults) -> list[Check]:
+    """Return what must hold whatever the machine."""
     linear = max(study.linear_error(method) for study in results.policies for method in study.linear)
     return [
         Check("exact methods, largest distance between parameterisations", results.gamma.exact_error(), 1e-6),
@@ -109,7 +115,7 @@ def checks(results: Results) -> list[Check]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Tensors this small lose more to waiting for a second thread than they gain; on busy cores, tenfold."""
+    """Give torch one thread: tensors this small lose more to waiting for a second than they gain, tenfold if busy."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -118,24 +124,25 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def run(scale: Scale) -> Results:
+def run_experiments(workload: Workload) -> InvarianceResults:
+    """Run every experiment, with a progress bar."""
     form = "{desc:14} {percentage:3.0f}% |{bar}| {elapsed}, {remaining} left"
     # the first steps also load parts of torch, and would promise hours: the bar waits for them
-    with one_thread(), tqdm(total=scale.cost, bar_format=form, file=sys.stderr, smoothing=0, delay=3) as bar:
+    with one_thread(), tqdm(total=workload.cost, bar_format=form, file=sys.stderr, smoothing=0, delay=3) as bar:
 
         def named(name: str) -> Callable[[float], object]:
             bar.set_description(name)
             return bar.update
 
-        gamma = run_gamma(scale.iterations, named("Gamma fit"))
-        orders = run_orders(scale.divisions, named("orders"))
-        tick = named("neural policy")
-        policies = [run_policy(scale.predicted_kl, scale.batch_size, seed, tick) for seed in range(scale.batches)]
-    return Results(gamma, orders, policies)
+        gamma = run_gamma(workload.iterations, named("Gamma fit"))
+        orders = run_orders(workload.divisions, named("orders"))
+        kl, size, tick = workload.predicted_kl, workload.batch_size, named("neural policy")
+        policies = [run_policy(kl, size, seed, tick) for seed in range(workload.batches)]
+    return InvarianceResults(gamma, orders, policies)
 
 
-def write(results: Results, out: Path) -> list[Path]:
-    """Leaves every table and figure in `out`; returns what was written."""
+def write_results(results: InvarianceResults, out: Path) -> list[Path]:
+    """Write every table and figure into `out`; return the files."""
     tables, figures = results.tables(), results.figures()
     texts = {f"{table.name}.csv": table.csv() for table in [*tables, *results.data()]}
     for name, text in texts.items():
@@ -146,10 +153,10 @@ def write(results: Results, out: Path) -> list[Path]:
     return [out / name for name in (*texts, "tables.md", *figures)]
 
 
-def study(out: Path, quick: bool) -> int:
-    """Run everything and leave it in `out`; the command's exit code."""
-    results = run(QUICK if quick else FULL)
-    written = write(results, out)
+def study_invariance(out: Path, quick: bool) -> int:
+    """Run everything and write it into `out`; return the command's exit code."""
+    results = run_experiments(QUICK if quick else FULL)
+    written = write_results(results, out)
     print(markdown(results.tables()))
     print("\nwritten:", *(f"  {path}" for path in written), "", sep="\n")
     found = checks(results)

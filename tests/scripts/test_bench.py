@@ -1,117 +1,109 @@
-"""Benchmarks print what they promise; how fast things are is not tested."""
+"""The command `geonpg bench`: what it prints, its exit codes, its options; each benchmark has a test of its own."""
 
 import json
+import sys
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
+from typing import get_type_hints
 
 import pytest
+from matplotlib.figure import Figure
 
 from geonpg.scripts import bench
-from geonpg.scripts.benches import deepnets as bench_deepnets
-from geonpg.scripts.benches import noise as bench_noise
-from geonpg.scripts.benches import scaling as bench_scaling
-from geonpg.scripts.benches import trust_region as bench_trust_region
-from geonpg.scripts.benches import update as bench_update
+from geonpg.scripts.benches.findings import DrawnFindings, Findings, Numbers
 
 
-def run_json(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, float]:
-    assert bench.main([name, "--json"]) == 0
-    results = json.loads(capsys.readouterr().out)
-    assert all(isinstance(value, float) for value in results.values())
-    return results
+@dataclass(frozen=True)
+class Counted(DrawnFindings):
+    """Findings of a benchmark that measures nothing."""
+
+    count: int
+
+    @property
+    def failed(self) -> bool:
+        return self.count < 0
+
+    def numbers(self) -> Numbers:
+        return {"counted": {"inside": {"count": self.count}, "half": self.count / 2}}
+
+    def table(self) -> str:
+        return f"counted to {self.count}"
+
+    def figure(self) -> Figure:
+        figure = Figure(figsize=(1, 1))
+        figure.subplots().plot([0, self.count])
+        return figure
 
 
-def test_update(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(bench_update, "REPEATS", 1)
-    results = run_json("update", capsys)
-    expected = {f"update/{s}/{r}_over_ng" for s in ("kfac", "pcg") for r in ("ng", "mid", "geo", "geof")}
-    expected |= {f"update/kfac/{r}_over_adam" for r in ("ng", "mid", "geo", "geof")}
-    assert expected | {"update/fast_derivatives_speedup"} <= set(results)
-    assert results["update/pcg/ng_over_ng"] == 1
-    assert "x Adam" in bench_update.table(results)
+@pytest.fixture(autouse=True)
+def counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A benchmark of this name, with an option."""
+    monkeypatch.setitem(bench.BENCHES, "counts-up", "a benchmark for tests")
+    monkeypatch.setattr(bench, "DRAWN", (*bench.DRAWN, "counts-up"))
+    monkeypatch.setattr(bench, "COUNTS", {"kills": "counts-up"})
+    module = SimpleNamespace(measure=lambda kills=-1: Counted(kills))
+    monkeypatch.setitem(sys.modules, "geonpg.scripts.benches.counts_up", module)
 
 
-def test_trust_region(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where the published correction overshoots, the calibrated one does not."""
-    monkeypatch.setattr(bench_trust_region, "SEEDS", range(1))
-    results = run_json("trust-region", capsys)
-    for solver in ("kfac", "pcg"):
-        for rule in ("ng", "mid", "geo", "geof", "geo-published"):
-            for kl in ("0.01", "0.03", "0.1", "0.3"):
-                assert results[f"trust/{solver}/{rule}/{kl}"] > 0
-    assert results["trust/kfac/residual_calibrated"] <= 0.9
-    assert results["trust/kfac/kappa"] > 0.05
-    assert results["trust-trained/kfac/residual_published"] > 1 > results["trust-trained/kfac/residual_calibrated"]
-    assert results["trust/pcg/ng/0.1"] > results["trust/pcg/geo/0.1"]
-    assert "predicted KL" in bench_trust_region.table(results)
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The answer to a wrong call."""
+    with pytest.raises(SystemExit) as stopped:
+        bench.main(list(arguments))
+    assert stopped.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_it_prints_a_table_or_flat_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["counts-up", "--kills", "3"]) == 0
+    assert capsys.readouterr().out == "counted to 3\n"
+    assert bench.main(["counts-up", "--kills", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"counted/inside/count": 3.0, "counted/half": 1.5}
+
+
+def test_a_fault_is_exit_code_1() -> None:
+    assert bench.main(["counts-up"]) == 1
+
+
+def test_it_draws_what_can_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["counts-up", "--kills", "1", "--figure", str(tmp_path / "counts.png")]) == 0
+    assert (tmp_path / "counts.png").stat().st_size > 0
+    said = refusal(capsys, "update", "--figure", str(tmp_path / "update.png"))
+    assert "--figure goes with scaling, counts-up, not with update" in said
+    said = refusal(capsys, "counts-up", "--figure", str(tmp_path / "nowhere" / "counts.png"))
+    assert "--figure must be in a folder that exists" in said
+    said = refusal(capsys, "counts-up", "--figure", str(tmp_path / "counts.txt"))
+    assert "--figure must end in .png or .svg" in said
+
+
+def test_ctrl_c_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def stop() -> Findings:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["geonpg.scripts.benches.counts_up"], "measure", stop)
+    assert bench.main(["counts-up"]) == 130
+    assert capsys.readouterr().err == "stopped: a benchmark keeps nothing\n"
 
 
 def test_an_unknown_benchmark_names_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        bench.main(["speed"])
-    assert stopped.value.code == 2
-    printed = capsys.readouterr().err
-    assert all(name in printed for name in bench.BENCHES)
+    said = refusal(capsys, "speed")
+    assert all(name in said for name in bench.BENCHES)
 
 
-def test_deepnets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """On few cases: conjugate-gradient iterations, which do not depend on the machine, keep the promised ratios."""
-    for name, value in {"CASES": 40, "REPEATS": 2, "WARM_UP": 8}.items():
-        monkeypatch.setattr(bench_deepnets, name, value)
-    results = run_json("deepnets", capsys)
-    for rule, limit in {"mid": 2.2, "geo": 2.2, "geof": 1.15}.items():
-        assert results[f"deepnets/{rule}_over_ng"] > 0
-        assert results[f"deepnets/{rule}_iterations"] <= limit * results["deepnets/ng_iterations"]
-    assert "CG iterations" in bench_deepnets.table(results)
+@pytest.mark.parametrize("name", sorted(bench.BENCHES))
+def test_every_benchmark_is_a_module_that_returns_findings(name: str) -> None:
+    module = import_module(f"geonpg.scripts.benches.{name.replace('-', '_')}")
+    found = get_type_hints(module.measure)["return"]
+    assert issubclass(found, Findings)
+    assert issubclass(found, DrawnFindings) == (name in bench.DRAWN)
 
 
-def test_noise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Small and short: every variant is measured, and a gain on one's own batch is one."""
-    for name, value in {"TASKS": ("Reacher-v4",), "CHECKPOINTS": 2, "EVERY": 1, "HELD_OUT": 1}.items():
-        monkeypatch.setattr(bench_noise, name, value)
-    results = run_json("noise", capsys)
-    for variant in bench_noise.VARIANTS:
-        assert results[f"noise/Reacher-v4/{variant}/own"] > 0
-        low, high = (results[f"noise/Reacher-v4/{variant}/held_out/{end}"] for end in ("low", "high"))
-        assert low <= results[f"noise/Reacher-v4/{variant}/held_out"] <= high
-    # from the same state and batch, a longer step along the same direction gains more there
-    assert results["noise/Reacher-v4/one-batch-kl-0.01/own"] > results["noise/Reacher-v4/one-batch/own"]
-    assert "held out" in bench_noise.table(results)
-
-
-def test_scaling(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Few points, short: every phase of every point is there, and the ranks meet."""
-    few = {"BATCHES": (64, 128), "WIDTHS": (8,), "ENVS": (1, 4), "RANK_BATCHES": (64,), "ENV_BATCH": 64}
-    for name, value in {**few, "WIDE_BATCH": 64, "LEAST_SECONDS": 0.01}.items():
-        monkeypatch.setattr(bench_scaling, name, value)
-    assert bench.main(["scaling", "--json", "--figure", str(tmp_path / "scaling.png")]) == 0
-    results = json.loads(capsys.readouterr().out)
-    points = ["batch/64", "batch/128", "width/8", "envs/1", "envs/4", "ranks-64/1", "ranks-64/2"]
-    for point in points:
-        whole = results[f"scaling/{point}/update_ms"]
-        assert 0 < results[f"scaling/{point}/policy_ms"] < whole
-        assert 0 < results[f"scaling/{point}/inverses_ms"] < whole
-    assert results["scaling/ranks-64/2/messages"] > 10
-    assert results["scaling/sum/1_ms"] > 0
-    assert "ranks-64" in bench_scaling.table(results)
-    assert (tmp_path / "scaling.png").stat().st_size > 0
-    with pytest.raises(SystemExit):
-        bench.main(["update", "--figure", str(tmp_path / "update.png")])
-    assert "--figure goes with scaling, not with update" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        bench.main(["scaling", "--figure", str(tmp_path / "nowhere" / "scaling.png")])
-    assert "--figure must be in a folder that exists" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        bench.main(["scaling", "--figure", str(tmp_path / "scaling.pdf")])
-    assert "--figure must end in .png or .svg" in capsys.readouterr().err
-
-
-def test_counts_go_with_their_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
+def test_counts_go_with_their_benchmark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.undo()
     for arguments, words in {
         "update --kills 3": "--kills goes with resume, not with update",
         "resume --edits 3": "--edits goes with damage, not with resume",
         "resume --kills 0": "argument --kills: must be from 1 to 1,000,000, not 0",
     }.items():
-        with pytest.raises(SystemExit) as stopped:
-            bench.main(arguments.split())
-        assert stopped.value.code == 2
-        assert words in capsys.readouterr().err
+        assert words in refusal(capsys, *arguments.split())

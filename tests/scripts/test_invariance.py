@@ -1,4 +1,4 @@
-"""The command `geonpg invariance`, run once in its small form, and the model behind it."""
+"""The command `geonpg invariance`, run once in its small form: what it writes, and what that shows."""
 
 import csv
 import math
@@ -9,17 +9,12 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-import torch
 from matplotlib.image import imread
-from torch import Tensor
-from torch.distributions import Gamma, kl_divergence
-from torch.func import hessian, jacfwd
 
 from geonpg.scripts import cli, invariance
 from geonpg.scripts.geometry import study as invariance_study
-from geonpg.scripts.geometry.gamma import CHARTS, STEP_COST, Chart, Sample, Task, fisher, follow, gamma_flow, spread
-from geonpg.scripts.geometry.orders import fitted_slope
-from geonpg.scripts.geometry.study import Results, Scale
+from geonpg.scripts.geometry.gamma import CHARTS
+from geonpg.scripts.geometry.study import InvarianceResults, Workload
 
 CSV_FILES = {
     "gamma_invariance.csv", "gamma_speed.csv", "gamma_trajectories.csv", "orders.csv", "order_errors.csv",
@@ -33,7 +28,7 @@ class Outcome:
     code: int
     out: Path
     printed: str
-    results: Results
+    results: InvarianceResults
 
     def rows(self, name: str) -> list[dict[str, str]]:
         with (self.out / name).open(encoding="utf-8", newline="") as file:
@@ -42,14 +37,15 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    out, kept, run = tmp_path_factory.mktemp("results") / "new" / "folder", list[Results](), invariance_study.run
+    out, kept = tmp_path_factory.mktemp("results") / "new" / "folder", list[InvarianceResults]()
+    run = invariance_study.run_experiments
 
-    def remember(scale: Scale) -> Results:
-        kept.append(run(scale))
+    def remember(workload: Workload) -> InvarianceResults:
+        kept.append(run(workload))
         return kept[0]
 
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
-        patch.setattr(invariance_study, "run", remember)
+        patch.setattr(invariance_study, "run_experiments", remember)
         code = invariance.main(["--quick", "--out", str(out)])
     return Outcome(code, out, printed.getvalue(), kept[0])
 
@@ -120,18 +116,12 @@ def test_linear_change_of_parameters_is_rounding(quick: Outcome) -> None:
     assert all(float(row["KL as a part of the predicted KL"]) < 1e-15 for row in quick.rows("policy_linear.csv"))
 
 
-def test_threads_are_given_back(quick: Outcome) -> None:
-    before = torch.get_num_threads()
-    with invariance_study.one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
-
-
 def test_C16_without_a_folder_nothing_goes_into_results(
     quick: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(invariance_study, "run", lambda scale: quick.results)  # once is enough
+    monkeypatch.setattr(invariance_study, "run_experiments", lambda workload: quick.results)  # once is enough
+    monkeypatch.setattr(InvarianceResults, "figures", lambda results: {})
     assert invariance.main(["--quick"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
     assert (tmp_path / "runs/invariance/tables.md").exists()
@@ -142,8 +132,8 @@ def test_exact_methods_that_differ_are_exit_code_1(
 ) -> None:
     gamma = quick.results.gamma
     wrong = replace(gamma, trajectories={**gamma.trajectories, "ng_exact": gamma.trajectories["ng"]})
-    monkeypatch.setattr(invariance_study, "run", lambda scale: replace(quick.results, gamma=wrong))
-    monkeypatch.setattr(invariance_study, "write", lambda results, out: [])
+    monkeypatch.setattr(invariance_study, "run_experiments", lambda workload: replace(quick.results, gamma=wrong))
+    monkeypatch.setattr(invariance_study, "write_results", lambda results, out: [])
     assert invariance.main(["--quick", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -164,44 +154,3 @@ def test_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixtur
         invariance.main(["--out", str(tmp_path / "file" / "folder")])
     assert exit_.value.code == 2
     assert "cannot make the folder" in capsys.readouterr().err
-
-
-POINT = torch.tensor([3.0, 2.0], dtype=torch.float64)
-
-
-def test_fisher_is_the_curvature_of_kl() -> None:
-    def kl(point: Tensor) -> Tensor:
-        return kl_divergence(Gamma(*POINT, validate_args=False), Gamma(*point, validate_args=False))
-
-    assert torch.allclose(fisher(*POINT), hessian(kl)(POINT), rtol=1e-8)
-
-
-@pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.name)
-def test_chart_pulls_the_metric_back(chart: Chart) -> None:
-    y, v = chart.from_model(POINT), torch.tensor([0.3, -0.7], dtype=torch.float64)
-    assert torch.allclose(chart.to_model(y), POINT)
-    moved = jacfwd(chart.to_model)(y) @ v
-    assert gamma_flow(chart, Sample.draw()).speed_squared(y, v) == pytest.approx(float(moved @ fisher(*POINT) @ moved))
-
-
-def test_best_fit_has_no_gradient() -> None:
-    sample = Sample.draw()
-    assert gamma_flow(CHARTS[0], sample).velocity(sample.best()).norm() < 1e-8
-
-
-@pytest.mark.parametrize("method", ["ng", "mid", "geo"])
-def test_trajectory_that_leaves_the_domain_is_kept_up_to_there(method: str) -> None:
-    task = Task(Sample.draw(), torch.ones(2, dtype=torch.float64), h=8.0, steps=5)
-    ticks: list[float] = []
-    found = [follow(method, chart, task, ticks.append) for chart in CHARTS]
-    left = [t for t in found if t.left_domain]
-    assert left
-    assert all(len(t.points) <= 5 and bool((t.points > 0).all()) for t in left)
-    assert all(bool(t.points.isfinite().all()) for t in found)
-    assert math.isfinite(spread(found).largest)
-    assert sum(ticks) == pytest.approx(5 * len(CHARTS) * STEP_COST[method])  # the progress bar misses nothing
-
-
-def test_fitted_slope_passes_over_what_has_no_logarithm() -> None:
-    assert fitted_slope([1, 2, 4, 8], [3, 12, math.nan, 192]) == pytest.approx(2)
-    assert math.isnan(fitted_slope([1, 2], [1, 0]))

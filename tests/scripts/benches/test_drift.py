@@ -3,21 +3,24 @@
 import pytest
 
 from geonpg.scripts.benches import drift as bench_drift
+from geonpg.scripts.benches.drift import Reading
+from geonpg.scripts.benches.findings import flat
 
 
 @pytest.fixture(scope="module")
 def results() -> dict[str, float]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bench_drift, "TASKS", ("InvertedPendulum-v4",))
+        patch.setattr(bench_drift, "ENV_IDS", ("InvertedPendulum-v4",))
         patch.setattr(bench_drift, "SOLVED", 3072)
         patch.setattr(bench_drift, "END", 6144)
         found = bench_drift.measure()
-        assert len(bench_drift.table(found).splitlines()) == 2 + 3 + len(bench_drift.WAYS)
-        return found
+        assert len(found.table().splitlines()) == 2 + 3 + len(bench_drift.WAYS)
+        return flat(found.numbers())
 
 
 def test_every_way_is_measured(results: dict[str, float]) -> None:
-    ways = {f"drift/InvertedPendulum-v4/{way}/{key}" for way in bench_drift.WAYS for key in bench_drift.INSTRUMENTS}
+    keys = ("return", *Reading._fields)
+    ways = {f"drift/InvertedPendulum-v4/{way}/{key}" for way in bench_drift.WAYS for key in keys}
     assert set(results) == {*ways, "drift/InvertedPendulum-v4/before/return"}
 
 

@@ -3,23 +3,23 @@
 import json
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
-import mujoco
 import numpy as np
 import pytest
 
 from geonpg.envs import MujocoVecEnv
 from geonpg.scripts import bench
 from geonpg.scripts.benches import envs as bench_envs
+from geonpg.scripts.benches.envs import EnvsFindings
+from geonpg.scripts.benches.findings import flat
+from geonpg.scripts.benches.limit import draw_actions, native
 
 PYTHON = ("gymnasium_sync", "sb3_dummy")  # those with processes take seconds to start
 
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_envs, "ENVS", ("HalfCheetah-v4",))
+    monkeypatch.setattr(bench_envs, "ENV_IDS", ("HalfCheetah-v4",))
     monkeypatch.setattr(bench_envs, "N_ENVS", 3)
     monkeypatch.setattr(bench_envs, "STEPS", 5)
     monkeypatch.setattr(bench_envs, "ROUNDS", 1)
@@ -28,7 +28,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def walker() -> Iterator[MujocoVecEnv]:
-    env = bench_envs.native("Walker2d-v4")
+    env = native("Walker2d-v4", bench_envs.N_ENVS)
     yield env
     env.close()
 
@@ -38,56 +38,33 @@ def names(speeds: tuple[str, ...], ratios: tuple[str, ...]) -> set[str]:
     return {f"envs/HalfCheetah-v4/{name}" for name in found}
 
 
-def test_names_and_table_without_envpool(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_without_envpool(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert bench.main(["envs", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert set(results) == names(("ours", "limit", *PYTHON), ("limit", "best_python"))
     assert all(value > 0 for value in results.values())
-    printed = bench_envs.table(results)
+
+
+def test_the_table_has_the_fastest_first() -> None:
+    speeds = {"ours": 800.0, "limit": 1000.0, **dict.fromkeys(PYTHON, 100.0)}
+    printed = EnvsFindings({"HalfCheetah-v4": speeds}).table()
+    assert [line.split()[0] for line in printed.splitlines()[4:8]] == ["limit", "ours", *PYTHON]
     assert bench_envs.INSTALL in printed
-    assert all(name in printed for name in ("HalfCheetah-v4", "ours over limit", *PYTHON))
+    assert printed.endswith("ours over limit 0.800, best_python 8.000")
+    assert bench_envs.INSTALL not in EnvsFindings({"HalfCheetah-v4": {**speeds, "envpool": 500.0}}).table()
 
 
 def test_envpool_takes_part_where_installed() -> None:
     pytest.importorskip("envpool")
-    results = bench_envs.measure()
+    results = flat(bench_envs.measure().numbers())
     assert set(results) == names(("ours", "limit", "envpool", *PYTHON), ("limit", "best_python", "envpool"))
     assert all(value > 0 for value in results.values())
-    assert bench_envs.INSTALL not in bench_envs.table(results)
 
 
-def replayed(env: MujocoVecEnv, recording: bench_envs.Recording) -> bench_envs.Array:
-    simulations = [mujoco.MjData(env.reference.model) for _ in range(2)]
-    with ThreadPoolExecutor(2) as threads:
-        return bench_envs.replay(env, recording, simulations, threads)
-
-
-@pytest.mark.parametrize("steps", range(20, 50))
-def test_a_replay_ends_where_the_run_did(monkeypatch: pytest.MonkeyPatch, walker: MujocoVecEnv, steps: int) -> None:
-    """Whether episodes end on the way, at the last step or not at all."""
-    monkeypatch.setattr(bench_envs, "STEPS", steps)
-    actions = bench_envs.draw_actions(walker)
-    recording = bench_envs.record(walker, actions)
-    assert [sum(len(a) for _, a in mine) for mine in recording.episodes] == [steps] * bench_envs.N_ENVS
-    bench_envs.check(replayed(walker, recording), recording)
-
-
-def test_an_altered_replay_is_noticed(walker: MujocoVecEnv) -> None:
-    recording = bench_envs.record(walker, bench_envs.draw_actions(walker))
-    state, actions = recording.episodes[1][0]
-    altered = state.copy()
-    altered[1] += 1e-9  # the torso's position; the first entry is the time, on which no qpos depends
-    episodes = [recording.episodes[0], [(altered, actions)], recording.episodes[2]]
-    changed = replace(recording, episodes=episodes)
-    with pytest.raises(RuntimeError, match=r"environments \[1\]"):
-        bench_envs.check(replayed(walker, changed), recording)
-
-
-def test_gymnasium_runs_the_same_episodes(monkeypatch: pytest.MonkeyPatch, walker: MujocoVecEnv) -> None:
+def test_gymnasium_runs_the_same_episodes(walker: MujocoVecEnv) -> None:
     """So speeds are of the same physics, across ends of episodes too."""
-    monkeypatch.setattr(bench_envs, "STEPS", 60)
-    actions = bench_envs.draw_actions(walker)
+    actions = draw_actions(walker, 60)
     ours = [walker.step(action)[0] for action in actions]
     for make in bench_envs.PYTHON.values():
         env = make("Walker2d-v4")

@@ -7,6 +7,7 @@ import pytest
 
 from geonpg.scripts import bench
 from geonpg.scripts.benches import resume as bench_resume
+from geonpg.scripts.benches.resume import ResumeFindings
 
 SLEEPER = """
 import sys, time
@@ -43,13 +44,18 @@ def test_it_kills_until_it_has_killed_enough(
     assert results["resume/identical"] == 1
     assert results["resume/kills"] == 6
     assert 0 < results["resume/median_lost_seconds"] <= results["resume/worst_lost_seconds"] < 5
-    assert "\nall of final.ckpt, " in bench_resume.table(results)
 
 
 def test_it_tells_when_results_differ(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     results = measure("f'made in {lives} lives'", monkeypatch, capsys)
     assert results["resume/identical"] == 0
-    assert "\nNOT all of final.ckpt, " in bench_resume.table(results)
+
+
+def test_the_table_says_whether_results_are_the_same() -> None:
+    table = ResumeFindings(runs=2, lost_seconds=[0.5, 2.0, 1.0], identical=True).table()
+    assert "3 kills in 2 runs\nall of final.ckpt, " in table
+    assert "median 1.0, worst 2.0" in table
+    assert "\nNOT all of final.ckpt, " in ResumeFindings(2, [1.0], identical=False).table()
 
 
 def test_a_run_that_fails_is_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,26 +17,27 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from geonpg.agents import ACKTR
+from geonpg.configs import METHODS
 from geonpg.envs import MujocoVecEnv
 from geonpg.scripts import bench
-from geonpg.scripts.benches import envs as bench_envs
 from geonpg.scripts.benches import train as bench_train
+from geonpg.scripts.benches.findings import flat
+from geonpg.scripts.benches.train import TrainFindings, TrainingSpeeds
 from geonpg.scripts.runs.building import make_agent, make_env
 
 ID = "HalfCheetah-v4"
 ALGORITHMS = bench_train.algorithms  # as it is outside of tests
-METHODS = ("ng", "mid", "geo", "geof")
-SHARES = {f"share_{name}" for name in ("rollout", "physics", "values", "policy", "critic", "other")}
+SHARES = ("rollout", "values", "policy", "critic", "other", "physics")
 
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_train, "ENVS", (ID,))
+    monkeypatch.setattr(bench_train, "ENV_IDS", (ID,))
     monkeypatch.setattr(bench_train, "ROUNDS", 2)
     monkeypatch.setattr(bench_train, "UPDATES", 1)
     monkeypatch.setattr(bench_train, "BREAKDOWN_UPDATES", 1)
     monkeypatch.setattr(bench_train, "SB3_STEPS", 20)
-    monkeypatch.setattr(bench_envs, "STEPS", 5)
+    monkeypatch.setattr(bench_train, "LIMIT_STEPS", 5)
 
     def small() -> dict[str, bench_train.Algorithm]:
         """PPO and TRPO would collect 2048 steps whatever they are asked for."""
@@ -57,10 +58,11 @@ def agent() -> Iterator[ACKTR]:
 def names(*rivals: str) -> set[str]:
     found = {f"{method}_over_{rival}" for method in METHODS for rival in ("limit", *rivals)} | {"geo_over_ng"}
     found |= {f"{name}_steps_per_second" for name in ("limit", *METHODS, *rivals)}
-    return {f"train/{ID}/{name}" for name in found | SHARES} | {f"train/{name}_threads" for name in rivals}
+    found |= {f"share_{name}" for name in SHARES}
+    return {f"train/{ID}/{name}" for name in found} | {f"train/{name}_threads" for name in rivals}
 
 
-def test_names_and_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sb3_contrib")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     threads = torch.get_num_threads()
@@ -69,37 +71,46 @@ def test_names_and_table(capsys: pytest.CaptureFixture[str], tmp_path: Path, mon
     assert set(results) == names("sb3_ppo", "sb3_a2c", "sb3_trpo")
     assert all(math.isfinite(value) for value in results.values())
     assert all(value > 0 for value in results.values())
-    printed = bench_train.table(results)
-    assert all(word in printed for word in (ID, "geo over ng", "geo's time", "x sb3_trpo", "x limit", *METHODS))
     assert torch.get_num_threads() == threads
     assert list(tmp_path.glob("SB3*")) == [], "loggers of SB3 leave folders"
 
 
 def test_without_sb3_contrib(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sb3_contrib", None)
-    results = bench_train.measure()
+    results = flat(bench_train.measure().numbers())
     said = capsys.readouterr().err.splitlines()
     assert [bench_train.INSTALL in line for line in said] == [True]
     assert set(results) == names("sb3_ppo", "sb3_a2c")
-    assert "trpo" not in bench_train.table(results)
 
 
 def test_ratios_are_medians_of_ratios_within_a_round() -> None:
     """The second round is slow for everyone; ratios of medians would be others."""
     speeds = {"ng": [10.0, 1.0, 8.0], "mid": [1.0, 1.0, 1.0], "geo": [5.0, 3.0, 8.0], "geof": [2.0, 2.0, 2.0]}
-    found = bench_train.ratios({**speeds, "limit": [20.0, 4.0, 10.0], "sb3_ppo": [1.0, 0.5, 4.0]})
-    assert found["geo_over_ng"] == 1.0  # of 0.5, 3, 1
-    assert found["geo_over_limit"] == 0.75  # of 0.25, 0.75, 0.8
-    assert found["ng_over_sb3_ppo"] == 2.0  # of 10, 2, 2
-    assert len(found) == 4 * 2 + 1
+    found = TrainingSpeeds({**speeds, "limit": [20.0, 4.0, 10.0], "sb3_ppo": [1.0, 0.5, 4.0]}, shares={})
+    assert found.ratio("geo", "ng") == 1.0  # of 0.5, 3, 1
+    assert found.ratio("geo", "limit") == 0.75  # of 0.25, 0.75, 0.8
+    assert found.ratio("ng", "sb3_ppo") == 2.0  # of 10, 2, 2
+    assert len([name for name in found.numbers() if "_over_" in name]) == 4 * 2 + 1
+
+
+def test_the_table_has_the_fastest_first_and_shows_where_the_time_goes() -> None:
+    rounds = {"limit": [9.0], "sb3_ppo": [1.0], "ng": [8.0], "mid": [4.0], "geo": [5.0], "geof": [6.0]}
+    speeds = TrainingSpeeds(rounds, dict.fromkeys(SHARES, 0.25))
+    lines = TrainFindings({"sb3_ppo": 2}, {ID: speeds}).table().splitlines()
+    assert lines[2].endswith("sb3_ppo 2")
+    assert lines[4].split() == [ID, "steps/s", "x", "limit", "x", "sb3_ppo"]
+    assert [line.split()[0] for line in lines[5:11]] == ["limit", "ng", "geof", "geo", "mid", "sb3_ppo"]
+    assert lines[6].split() == ["ng", "8", "0.889", "8.000"]
+    assert lines[-2] == "geo over ng 0.625"
+    assert lines[-1].startswith("geo's time: rollout 0.250 (with physics 0.250), values 0.250")
 
 
 def test_shares_add_up() -> None:
     found = bench_train.shares({"rollout": 5.0, "values": 0.5, "policy": 2.0, "critic": 1.5}, 4.0, 10.0)
-    assert set(found) == SHARES
-    assert found["share_physics"] == 0.4
-    assert found["share_other"] == pytest.approx(0.1)
-    assert sum(found.values()) - found["share_physics"] == pytest.approx(1)
+    assert tuple(found) == SHARES
+    assert found["physics"] == 0.4
+    assert found["other"] == pytest.approx(0.1)
+    assert sum(found.values()) - found["physics"] == pytest.approx(1)
 
 
 def test_physics_is_what_the_simulations_take(agent: ACKTR, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,10 +125,10 @@ def test_physics_is_what_the_simulations_take(agent: ACKTR, monkeypatch: pytest.
 
     monkeypatch.setattr(type(env.unwrapped.batch), "step", slow)
     with bench_train.watching_physics(env.unwrapped) as seconds:
-        bench_train.go_on(agent, 1)
+        bench_train.train_more(agent, 1)
     assert len(seconds) == agent.n_steps
     assert sum(seconds) >= pause * agent.n_steps
-    bench_train.go_on(agent, 1)
+    bench_train.train_more(agent, 1)
     assert len(seconds) == agent.n_steps, "nobody watches any more"
 
 
@@ -125,7 +136,7 @@ def test_segments_are_one_training(agent: ACKTR) -> None:
     """In pieces it is bit for bit what `learn` does at once, and whole rollouts are counted."""
     settings = bench_train.settings_of(ID)
     rollout = settings.n_envs * settings.n_steps
-    assert [bench_train.go_on(agent, steps) for steps in (rollout, rollout + 1)] == [rollout, 2 * rollout]
+    assert [bench_train.train_more(agent, steps) for steps in (rollout, rollout + 1)] == [rollout, 2 * rollout]
     env = make_env(settings, ID, settings.n_envs, bench_train.SEED)
     whole = make_agent(settings, env, bench_train.SEED).learn(3 * rollout)
     env.close()
@@ -154,7 +165,7 @@ def test_the_faster_number_of_threads_is_taken(monkeypatch: pytest.MonkeyPatch) 
         time.sleep(0.02 if seen[-1] == 2 else 0.2)
         return steps
 
-    monkeypatch.setattr(bench_train, "go_on", learn)
+    monkeypatch.setattr(bench_train, "train_more", learn)
     make = bench_train.algorithms()["sb3_a2c"]
     with bench_train.keeping_threads():
         assert bench_train.best_threads(make, {1, 2}, "test") == 2

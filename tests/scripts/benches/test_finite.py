@@ -1,4 +1,4 @@
-"""Whatever the step size, only numbers reach the policy. `geonpg bench finite` says so at length."""
+"""Whatever the step size, only finite numbers reach the policy: `geonpg bench finite`, shorter."""
 
 import math
 from collections.abc import Callable
@@ -6,8 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from geonpg.agents import ACKTR
+from geonpg.configs import METHODS
 from geonpg.scripts.benches import finite as bench_finite
-from geonpg.scripts.benches.finite import METHODS, RATES, TASKS, WIDE, Case, cases, run
+from geonpg.scripts.benches.findings import flat
+from geonpg.scripts.benches.finite import ENV_IDS, RATES, WIDE, Case, cases, train_case
 from geonpg.scripts.runs.building import normalization_of
 
 STEPS = 4096
@@ -15,16 +17,16 @@ STEPS = 4096
 
 @pytest.mark.parametrize("target_kl", [None, WIDE], ids=["default", "wide"])
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("task", ["Hopper-v4", "InvertedDoublePendulum-v4"])
-def test_the_longest_steps_leave_everything_finite(task: str, method: str, target_kl: float | None) -> None:
-    watch, agent = run(Case(task, method, max(RATES), target_kl), STEPS, n_steps=16)
+@pytest.mark.parametrize("env_id", ["Hopper-v4", "InvertedDoublePendulum-v4"])
+def test_the_longest_steps_leave_everything_finite(env_id: str, method: str, target_kl: float | None) -> None:
+    watch, agent = train_case(Case(env_id, method, max(RATES), target_kl), STEPS, n_steps=16)
     assert watch.wrong == ""
     assert watch.updates == agent.optimizer.steps == STEPS // (agent.n_envs * agent.n_steps)
     assert watch.largest_kl > 0.5 * agent.target_kl if target_kl is None else watch.largest_kl > 0.01
 
 
 def test_in_a_wide_trust_region_the_learning_rate_limits_the_step() -> None:
-    short, long = (run(Case("Hopper-v4", "geo", rate, WIDE), 1024)[0].largest_kl for rate in (0.003, 0.3))
+    short, long = (train_case(Case("Hopper-v4", "geo", rate, WIDE), 1024)[0].largest_kl for rate in (0.003, 0.3))
     assert 0 < 100 * short < long
 
 
@@ -66,20 +68,21 @@ def test_the_watch_sees_what_went_wrong(
         spoil(agent)
 
     monkeypatch.setattr(ACKTR, "train", train)
-    watch = run(Case("InvertedPendulum-v4", "ng", 1.0), 1024)[0]
+    watch = train_case(Case("InvertedPendulum-v4", "ng", 1.0), 1024)[0]
     assert said in watch.wrong
 
 
 def test_the_bench_covers_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     todo = list(cases())
-    assert {(case.task, case.method, case.learning_rate) for case in todo} == {
-        (task, method, rate) for task in TASKS for method in METHODS for rate in RATES
+    assert {(case.env_id, case.method, case.learning_rate) for case in todo} == {
+        (env_id, method, rate) for env_id in ENV_IDS for method in METHODS for rate in RATES
     }
     assert len(todo) == 96
     assert sum(case.target_kl == WIDE for case in todo) == 48
     monkeypatch.setattr(bench_finite, "STEPS", 1)
     monkeypatch.setattr(bench_finite, "cases", lambda: todo[:2])
-    results = bench_finite.measure()
+    findings = bench_finite.measure()
+    results = flat(findings.numbers())
     assert results["finite/runs"] == results["finite/updates"] == 2
     assert results["finite/violations"] == results["finite/rejected"] == 0
-    assert "2 runs" in bench_finite.table(results)
+    assert "2 runs" in findings.table()

@@ -1,0 +1,103 @@
+"""The limit that MuJoCo sets: recorded episodes replayed as bare `mj_step` calls, in one thread per core.
+
+No observations, no rewards, no waiting for one another. Every replay is checked to end where the recorded run did.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import gymnasium
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from geonpg.envs import MujocoVecEnv
+from geonpg.envs.reference import PHYSICS
+from geonpg.scripts.benches.contest import CORES, Contestant
+
+SEED = 0
+
+Actions = NDArray[np.float32]
+Array = NDArray[np.float64]
+
+
+def native(env_id: str, n_envs: int) -> MujocoVecEnv:
+    """Make our environments, seeded and reset."""
+    env = MujocoVecEnv(env_id, n_envs)
+    env.seed(SEED)
+    env.reset()
+    return env
+
+
+def draw_actions(env: MujocoVecEnv, steps: int) -> Actions:
+    """Draw actions [steps, environments, actuators], uniform in the action space."""
+    space = env.action_space
+    assert isinstance(space, gymnasium.spaces.Box)
+    shape = (steps, env.num_envs, *space.shape)
+    return np.random.default_rng(SEED).uniform(space.low, space.high, shape).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What environments did, and where they ended."""
+
+    episodes: list[list[tuple[Array, Actions]]]  # for each environment: first physics state and actions of an episode
+    ends: Array  # qpos at the end of the last episode [environments, nq]
+
+
+def record(env: MujocoVecEnv, actions: Actions) -> Recording:
+    """Step `env` from where it is."""
+    starts = [[(0, row)] for row in env.get_state()["physics"]]
+    for t, action in enumerate(actions, start=1):
+        ended = env.advance(action).ended
+        if len(ended):
+            physics = env.get_state()["physics"]
+            for i in ended:
+                starts[i].append((t, physics[i]))
+    episodes = []
+    for i, mine in enumerate(starts):
+        stops = [t for t, _ in mine[1:]] + [len(actions)]
+        episodes.append([(state, actions[t:stop, i]) for (t, state), stop in zip(mine, stops, strict=True)])
+    return Recording(episodes, env.batch.bind("qpos").copy())
+
+
+def replay(env: MujocoVecEnv, recording: Recording, simulations: Sequence[mujoco.MjData], threads: Executor) -> Array:
+    """Take the recording's steps on one thread per simulation; return where they end, like `Recording.ends`."""
+    model, frame_skip = env.reference.model, env.reference.frame_skip
+    ends = np.empty_like(recording.ends)
+    todo = iter(range(len(recording.episodes)))  # shared: whoever is free takes the next environment
+
+    def work(data: mujoco.MjData) -> None:
+        for i in todo:
+            for state, actions in recording.episodes[i]:
+                mujoco.mj_setState(model, data, state, PHYSICS)
+                for action in actions:
+                    data.ctrl[:] = action
+                    mujoco.mj_step(model, data, frame_skip)
+            ends[i] = data.qpos
+
+    list(threads.map(work, simulations))  # the list raises what a thread has raised
+    return ends
+
+
+def check_ends(ends: Array, recording: Recording) -> None:
+    """Raise RuntimeError unless a replay ended where the recording did."""
+    wrong = (ends != recording.ends).any(1).nonzero()[0]
+    if len(wrong):
+        raise RuntimeError(f"the replay of environments {wrong.tolist()} does not end where our run did")
+
+
+def limit_contestant(env: MujocoVecEnv, actions: Actions, stack: ExitStack) -> Contestant:
+    """Step `env` from where it is; return a contestant that replays the physics of that and nothing else."""
+    recording = record(env, actions)
+    threads = stack.enter_context(ThreadPoolExecutor(CORES))
+    simulations = [mujoco.MjData(env.reference.model) for _ in range(CORES)]
+    check_ends(replay(env, recording, simulations, threads), recording)
+
+    def run() -> int:
+        replay(env, recording, simulations, threads)
+        return len(actions) * env.num_envs
+
+    return Contestant(lambda: None, run)
