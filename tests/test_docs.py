@@ -11,6 +11,7 @@ import pytest
 from doc_pages import DOCS, PAGES, README, ROOT, anchors, blocks, commands, inline, links, name_of, prose, rows, section
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from geonpg.configs import FIELDS, spelled
 from geonpg.scripts import cli
 from geonpg.scripts.common.parser import Parser
 
@@ -183,6 +184,12 @@ def test_british_spelling() -> None:
     for page in PAGES:
         text = re.sub(r"`[^`\n]*`|\[[^\]]*\]\([^)]*\)", "", prose(page))
         assert not re.findall(american, text), page.name
+
+
+def test_the_settings_to_change_first_have_the_defaults_that_it_says() -> None:
+    for keys, defaults, _ in rows(section(TRAINING, "How to choose")):
+        values = [spelled(FIELDS[key].default) for key in keys.split(", ")]
+        assert defaults in (", ".join(values), values[0])
 
 
 # The glossary
