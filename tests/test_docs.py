@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from doc_pages import DOCS, PAGES, README, ROOT, anchors, blocks, commands, inline, links, name_of, prose, rows, section
@@ -165,11 +166,26 @@ def test_the_site_shows_every_page() -> None:
     assert sorted(shown) == sorted(pages)
 
 
+def referred(page: Path) -> list[str]:
+    """What a page of the reference shows: modules, or names in them."""
+    return re.findall(r"^::: (\S+)", page.read_text(), re.M)
+
+
 def test_the_reference_names_what_there_is() -> None:
     for page in (ROOT / "docs/api").glob("*.md"):
-        for name in re.findall(r"^::: (\S+)", page.read_text(), re.M):
+        for name in referred(page):
             parent, _, last = name.rpartition(".")
             assert hasattr(import_module(parent), last), f"no {name}"
+
+
+@pytest.mark.parametrize("package", ["agents", "configs", "envs", "kfac"])
+def test_the_reference_has_whatever_a_package_exports(package: str) -> None:
+    shown = referred(ROOT / f"docs/api/{package}.md")
+    exported = import_module(f"geonpg.{package}")
+    modules = [vars(exported)[name] for name in (each.rpartition(".")[2] for each in shown) if name in vars(exported)]
+    for name in exported.__all__:
+        in_module = any(isinstance(each, ModuleType) and hasattr(each, name) for each in modules)
+        assert in_module or f"geonpg.{package}.{name}" in shown, f"no {name}"
 
 
 def test_the_version_is_the_same_everywhere() -> None:
