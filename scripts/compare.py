@@ -18,6 +18,7 @@ FLAGS = ("methods", "envs", "seeds", "steps", "preset", "baselines")  # what a s
 
 
 def parse(argv: Sequence[str]) -> Namespace:
+    """Parse the command line; arguments that contradict one another end the command with one sentence."""
     parser = Parser("geonpg compare", description=__doc__)
     parser.add_argument("study", type=Path, nargs="?", metavar="STUDY.toml", help="or the flags that follow")
     parser.add_argument("--methods", default="", help="ours, geo,ng for example")
@@ -58,6 +59,7 @@ def parse(argv: Sequence[str]) -> Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the arguments and make the runs; return the exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
     arguments = parse(given)
     from geonpg.scripts.jobs.comparing import compare

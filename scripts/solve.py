@@ -13,6 +13,7 @@ from geonpg.scripts.common.stopping import as_process
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the arguments and solve the tasks; return the exit code."""
     parser = Parser("geonpg solve", description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs/solve"), help="where the run folders go")
     runs = parser.parse_args(argv).runs

@@ -12,6 +12,7 @@ from geonpg.scripts.runs.arguments import parse
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the arguments and train; return the exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
     arguments = parse(given)
     if arguments.seeds is not None:

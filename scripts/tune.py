@@ -15,6 +15,7 @@ from geonpg.scripts.common.stopping import as_process
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
+    """Parse the command line; arguments that cannot work end the command with one sentence."""
     parser = Parser("geonpg tune", description=__doc__)
     parser.add_argument("--env", required=True, metavar="ID", help="environment, Walker2d-v4 for example")
     parser.add_argument("--preset", default="default", help=f"to improve: {', '.join(names())}, or a .toml file")
@@ -41,6 +42,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the arguments and search; return the exit code."""
     arguments = parse(argv)
     from geonpg.scripts.jobs.tuning import tune
 

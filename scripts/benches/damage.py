@@ -27,6 +27,7 @@ from geonpg.scripts.common.stopping import Stopped
 from geonpg.scripts.jobs.queue_local import STOPPED
 from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs.arguments import parse
+from geonpg.scripts.runs.folder import BEST, CHECKPOINTS, CONFIG, CURVE, EVALUATIONS, FACTS, FINAL
 from geonpg.scripts.runs.run import Run
 from geonpg.scripts.runs.training import train
 
@@ -35,7 +36,7 @@ ARGUMENTS = ("--env", "InvertedPendulum-v4", "--n-envs", "4", "--method", "geof"
 STEPS, STOP = 448, 352  # of the whole run, and where a part of it was stopped
 DAMAGES, EDITS, SEED = 1000, 200, 0
 KINDS = ("damages", "edits")
-EXACT = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
+EXACT = (FINAL, BEST, CURVE.file, EVALUATIONS.file)
 LINE = "geonpg train: "
 
 
@@ -131,13 +132,13 @@ def damage(folder: Path, chance: random.Random) -> tuple[str, list[Path]]:
         path.write_bytes(other.read_bytes())
         other.write_bytes(data)
         return f"swap {path.name} and {other.name}", [path, other]
-    shutil.rmtree(folder / "checkpoints")
+    shutil.rmtree(folder / CHECKPOINTS)
     return "remove checkpoints", []
 
 
 def edit(folder: Path, chance: random.Random) -> tuple[str, list[Path]]:
     """Edit the state in the newest checkpoint, with a valid checksum; half the time, remove the older ones too."""
-    *older, newest = Checkpoints(folder / "checkpoints").paths()
+    *older, newest = Checkpoints(folder / CHECKPOINTS).paths()
     state, what = edited(read(newest), chance)
     write(newest, state)
     if chance.random() < 0.5:
@@ -187,7 +188,7 @@ def resumed(folder: Path, whole: Path, touched: list[Path]) -> tuple[str, str]:
         raise KeyboardInterrupt
     last = said.getvalue().strip().split("\n")[-1]
     if code == 0:
-        forgiven = {path.name for path in touched} & {"best.ckpt"} if "best.ckpt" in said.getvalue() else set()
+        forgiven = {path.name for path in touched} & {BEST} if BEST in said.getvalue() else set()
         differ = [name for name in EXACT if name not in forgiven and not same(folder / name, whole / name)]
         return "continued", f"{', '.join(differ)} differ: another result" if differ else ""
     if code != 2 or not last.startswith(LINE) or "Traceback" in said.getvalue():
@@ -204,7 +205,7 @@ def part_of(whole: Path, folder: Path) -> Path:
     """Train the run again, stopped in the middle, with two checkpoints and every kind of file."""
     shutil.copytree(whole, folder)
     for path in contents(folder):
-        if path.name not in ("config.toml", "run.json"):
+        if path.name not in (CONFIG, FACTS):
             path.unlink()
     run = Run.resume(folder)
     try:

@@ -24,11 +24,12 @@ from tqdm import tqdm
 from geonpg.scripts.benches.findings import Findings, Numbers
 from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs.arguments import parse
+from geonpg.scripts.runs.folder import BEST, CHECKPOINTS, CURVE, EVALUATIONS, FINAL
 from geonpg.scripts.runs.training import train
 
 SETTINGS = ("n_steps=32", "hidden=8", "critic_hidden=8", "eval_every=500", "eval_episodes=2", "env_threads=1")
 ARGUMENTS = ("--env", "InvertedPendulum-v4", "--n-envs", "4", "--steps", "1536", *(f"--set={key}" for key in SETTINGS))
-EXACT = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
+EXACT = (FINAL, BEST, CURVE.file, EVALUATIONS.file)
 KILLS_PER_RUN, SEED = 3, 0
 PATIENCE = 5.0  # seconds that a kill waits for a file that is being written
 
@@ -117,7 +118,7 @@ def fork_life(folder: Path) -> Life:
 def half_written(folder: Path) -> list[Path]:
     """Find the files that a process is writing, or was writing when it was killed."""
     found: list[Path] = []
-    for place in (folder, folder / "checkpoints"):
+    for place in (folder, folder / CHECKPOINTS):
         try:
             found += [place / name for name in os.listdir(place) if name.endswith(".tmp")]
         except OSError:  # not there yet

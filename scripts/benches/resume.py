@@ -18,12 +18,13 @@ from tqdm import tqdm
 from geonpg.agents.checkpoint import Checkpoints
 from geonpg.scripts.benches.findings import Findings, Numbers
 from geonpg.scripts.benches.kills import measure_short_runs
+from geonpg.scripts.runs.folder import CHECKPOINTS, CURVE, EVALUATIONS, FINAL
 
 COMMAND = (sys.executable, "-m", "geonpg.scripts.train")
 ARGUMENTS = ("--env", "Walker2d-v4", "--steps", "60000")
 KILLS, SEED = 20, 0
 LONGEST = 8.0  # seconds that a life may train before it is killed
-EXACT = ("final.ckpt", "curve.csv", "evaluations.csv")
+EXACT = (FINAL, CURVE.file, EVALUATIONS.file)
 
 Process = subprocess.Popen[bytes]
 
@@ -73,7 +74,7 @@ def wait_for_end(life: Process, folder: Path) -> None:
 
 def saved_at(folder: Path) -> float:
     """Return when the newest checkpoint was written; 0 if there is none."""
-    return max((path.stat().st_mtime for path in Checkpoints(folder / "checkpoints").paths()), default=0.0)
+    return max((path.stat().st_mtime for path in Checkpoints(folder / CHECKPOINTS).paths()), default=0.0)
 
 
 def boards(folder: Path) -> int:

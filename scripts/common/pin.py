@@ -1,4 +1,4 @@
-"""What the results in a folder were made with: written down once, and compared with ever after."""
+"""What a folder's results were made with: written once, compared ever after."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -12,10 +12,10 @@ Values = Mapping[str, Any]
 
 
 def first_difference(one: Values, two: Values, no_matter: Collection[str] = (), usual: Values | None = None) -> str:
-    """The first setting that differs, in words: "gamma (0.9 and 0.99)"; empty if none does.
+    """Describe the first setting that differs, such as "gamma (0.9 and 0.99)"; empty if none does.
 
     no_matter: settings that may differ.
-    usual: what a setting is where one of them does not know it.
+    usual: values of settings that one side does not have.
     """
     one, two = {**(usual or {}), **one}, {**(usual or {}), **two}
     for key in (key for key in {**one, **two} if key not in no_matter):
@@ -25,15 +25,15 @@ def first_difference(one: Values, two: Values, no_matter: Collection[str] = (), 
 
 
 def require_pinned(folder: Path, difference: str, advice: str) -> None:
-    """Refuse a folder whose results were made with other settings, if there is a difference."""
+    """Refuse a folder whose results were made with other settings; `difference` is empty if they were not."""
     require(not difference, f"{folder} was made with other settings, {difference}: {advice}")
 
 
 def pin(path: Path, settings: Values, advice: str, no_matter: Collection[str] = ()) -> None:
-    """Write down, in a JSON file, what the results in its folder are made with; Refused if they are with others.
+    """Write a folder's settings as JSON; raise Refused if the file is there with other settings.
 
     advice: what to do then.
-    no_matter: settings that may change, and are written down anew.
+    no_matter: settings that may change, and are written again.
     """
     asked = json.loads(json.dumps(settings))
     try:
@@ -46,7 +46,7 @@ def pin(path: Path, settings: Values, advice: str, no_matter: Collection[str] = 
 
 
 def pin_text(path: Path, text: str, advice: str) -> None:
-    """Write down the settings of a folder's results as a file of lines; Refused if they were made with others."""
+    """Write a folder's settings as lines of text; raise Refused if the file is there with other lines."""
     there = path.read_text(encoding="utf-8") if path.exists() else text
     differ = [(one, two) for one, two in zip(there.splitlines(), text.splitlines(), strict=False) if one != two]
     words = "{!r} and {!r}".format(*differ[0]) if differ else "" if there == text else "one of which ends earlier"

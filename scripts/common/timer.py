@@ -1,4 +1,4 @@
-"""What is done every few seconds."""
+"""A timer for what is done every few seconds."""
 
 import math
 import time
@@ -7,16 +7,16 @@ import time
 class Timer:
     """Tells when something that is done every few seconds is due again.
 
-    due: whether it is due at once, or only after the first of these seconds.
+    due: whether it is due from the start.
     """
 
     def __init__(self, due: bool = False) -> None:
         self.latest = -math.inf if due else time.monotonic()
 
     def is_due(self, seconds: float) -> bool:
-        """Whether so many seconds have passed since the last restart."""
+        """Return whether so many seconds have passed since the last restart."""
         return time.monotonic() - self.latest >= seconds
 
     def restart(self) -> None:
-        """Count from now on."""
+        """Start counting again."""
         self.latest = time.monotonic()

@@ -1,4 +1,4 @@
-"""A child process that runs one of our scripts, and ends when this process does."""
+"""A child process that runs one of our scripts, and ends when its parent does."""
 
 import os
 import subprocess
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 
 def worker_command(script: str, *arguments: str) -> list[str]:
-    """The command that runs a script of ours, by its name below scripts/, in a child (see worker.py)."""
+    """Return the command that runs a script, by its name below scripts/, as a child (see worker.py)."""
     return [sys.executable, "-m", "geonpg.scripts.jobs.worker", script, *arguments]
 
 
 class Child:
-    """A process that holds the other end of our pipe, by which it notices that we have ended.
+    """A child process whose standard input is a pipe from us, so that it notices when we end.
 
-    inherited: descriptors that it shares with us, of locks.
+    inherited: file descriptors that the child keeps open, such as locks.
     """
 
     def __init__(self, command: Sequence[str], inherited: Sequence[int] = ()) -> None:
@@ -30,7 +30,7 @@ class Child:
         )
 
     def last_words(self) -> str:
-        """The last line of its standard error, or how it ended."""
+        """Return the last line of the child's standard error, or how it ended."""
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").split("\n")
         spoken = [line.strip() for line in lines if line.strip()]
@@ -38,7 +38,7 @@ class Child:
         return spoken[-1] if spoken else f"killed by signal {-code}" if code < 0 else f"exit code {code}"
 
     def close(self) -> None:
-        """Let go of a child that has ended."""
+        """Release the files of a child that has ended."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         self._errors.close()

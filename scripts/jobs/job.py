@@ -1,4 +1,4 @@
-"""What a job of `geonpg compare` is: one run, ours or a baseline's, apart from who runs it, where and when.
+"""A job of `geonpg compare`: one run, ours or a baseline's, apart from who runs it, where and when.
 
 A job's name is its folder: <environment>/<preset, label or algorithm>/<method or settings>/<seed>.
 """
@@ -19,7 +19,11 @@ from geonpg.scripts.runs.trust import env_arguments
 
 @dataclass(frozen=True)
 class Job:
-    """One run. `config` is what its config.toml says; `program` with `arguments` begins it, given a folder."""
+    """One run.
+
+    config: the contents of its config.toml.
+    program, arguments: the script that begins it, without the folder.
+    """
 
     env_id: str
     family: str  # preset, label or algorithm
@@ -33,22 +37,22 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The run's folder, below that of the results."""
+        """The run's folder, relative to the results."""
         return self.folder or f"{self.env_id.replace('/', '-')}/{self.family}/{self.variant}/{self.seed}"
 
     @property
     def steps(self) -> int:
-        """Environment steps in all."""
+        """Environment steps in total."""
         return int(self.config["steps"])
 
     def order(self, folder: Path) -> list[str]:
-        """The script and its arguments that begin the run in this folder, or go on with it there."""
+        """Return the script and the arguments that begin the run in this folder, or resume it there."""
         what = [*env_arguments(self.env_id), "--resume"] if folder.exists() else [*self.arguments, "--folder"]
         return [self.program, *what, str(folder)]
 
 
 def our_job(env_id: str, preset: str, label: str | None, seed: int, overrides: Mapping[str, Any]) -> Job:
-    """A run of ours. `overrides`: method, steps and whatever else is not the preset's."""
+    """Make the job of our own agent; `overrides` are method, steps and whatever else is not the preset's."""
     settings = load(preset, env_id, overrides)
     chosen = (f"--set={key}={spelled(value)}" for key, value in overrides.items())
     arguments = ("--env", env_id, "--seed", str(seed), "--preset", preset, *chosen)
@@ -57,7 +61,7 @@ def our_job(env_id: str, preset: str, label: str | None, seed: int, overrides: M
 
 
 def baseline_job(env_id: str, algorithm: str, settings: str, seed: int, budget: Mapping[str, int]) -> Job:
-    """A run of a baseline. `budget`: steps and whatever else of its budget is not at our defaults."""
+    """Make the job of a baseline; `budget` is its part of BUDGET that is not at our defaults."""
     config = config_of(algorithm, settings, env_id, budget)
     chosen = (f"--{key.replace('_', '-')}={value}" for key, value in budget.items())
     arguments = ("--env", env_id, "--seed", str(seed), "--algorithm", algorithm, "--settings", settings, *chosen)
@@ -65,7 +69,7 @@ def baseline_job(env_id: str, algorithm: str, settings: str, seed: int, budget: 
 
 
 def unique(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs in order, each once; Refused if two differ under one name."""
+    """Return the jobs in order without repetitions; raise Refused if two of one name differ."""
     found: dict[str, Job] = {}
     for job in jobs:
         same = found.setdefault(job.name, job)
@@ -76,7 +80,7 @@ def unique(jobs: Iterable[Job]) -> list[Job]:
 
 
 def check_recorded(job: Job, folder: Path) -> None:
-    """Refuse a folder that holds another run than the job's: it must not be reported, nor gone on with, as the job."""
+    """Refuse a folder that holds another run than the job's, or one whose results are lost."""
     if not folder.exists():
         return
     advice = "move it away, give the group a label, or choose other --results"

@@ -36,8 +36,8 @@ BASELINE = ("algorithm", "settings", *SHARED)
 MOST_SEEDS = 1000  # in one range
 
 
-def read(path: Path) -> list[Group]:
-    """The groups of a study file."""
+def read_groups(path: Path) -> list[Group]:
+    """Read the groups of a study file."""
     try:
         content = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -54,13 +54,15 @@ def read(path: Path) -> list[Group]:
 
 
 def is_list_of(kind: type, values: Any) -> bool:
+    """Return whether a value is a list, not empty, of this type."""
     return isinstance(values, list) and len(values) > 0 and all(isinstance(value, kind) for value in values)
 
 
 def jobs_of(groups: Iterable[Group], threads: Mapping[str, int], named: Collection[str] = ()) -> list[Job]:
-    """Every run of a study, in its order; whatever is wrong is found here.
+    """Make the jobs of a study in order; everything that is wrong with it raises Refused here.
 
-    `threads`: env_threads, or nothing. `named`: the environments whose modules may be imported.
+    threads: env_threads, or nothing.
+    named: environments whose modules may be imported.
     """
     jobs: list[Job] = []
     for number, group in enumerate(groups, 1):
@@ -73,7 +75,7 @@ def jobs_of(groups: Iterable[Group], threads: Mapping[str, int], named: Collecti
 
 
 def group_jobs(group: Group, threads: Mapping[str, int]) -> Iterator[Job]:
-    """Environment by environment, and all seeds of a method before the next method."""
+    """Make the jobs of one group: environment by environment, and all seeds of a method before the next method."""
     ours = "algorithm" not in group
     for key in group:
         known("key", key, OURS if ours else BASELINE)
@@ -92,6 +94,7 @@ def group_jobs(group: Group, threads: Mapping[str, int]) -> Iterator[Job]:
 
 
 def overrides_of(group: Group) -> dict[str, Any]:
+    """Return the settings that a group changes in its preset."""
     chosen = group.get("set", {})
     require(isinstance(chosen, dict), f"set must be a table such as {{gamma = 0.98}}, not {chosen!r}")
     own = [key for key in ("method", *BUDGET) if key in chosen]
@@ -101,7 +104,7 @@ def overrides_of(group: Group) -> dict[str, Any]:
 
 
 def label_of(group: Group) -> str | None:
-    """What stands for the preset in folders. It cannot be another preset's name, nor an algorithm's."""
+    """Return what stands for the preset in folder names; it cannot be the name of another preset or of an algorithm."""
     preset, label = text(group, "preset", "default"), group.get("label")
     plain = label is None or (isinstance(label, str) and re.fullmatch(r"[\w+-][\w.+-]*", label) is not None)
     require(plain, f"label must be a name of letters, digits and . _ + -, not {label!r}")
@@ -112,18 +115,21 @@ def label_of(group: Group) -> str | None:
 
 
 def text(group: Group, key: str, default: str) -> str:
+    """Return a group's value that must be a string."""
     value = group.get(key, default)
     require(isinstance(value, str), f"{key} must be text, not {value!r}")
     return str(value)
 
 
 def texts(group: Group, key: str) -> list[str]:
+    """Return a group's value that must be a list of strings."""
     values = group.get(key)
     require(is_list_of(str, values), f'{key} must be a list of names, such as ["a", "b"], not {values!r}')
     return list(values or ())
 
 
 def seeds_of(group: Group) -> list[int]:
+    """Return a group's list of seeds."""
     seeds = group.get("seeds")
     good = is_list_of(int, seeds) and all(is_int(seed) and 0 <= seed <= LARGEST_SEED for seed in seeds or ())
     require(good, f"seeds must be a list of integers from 0 to {LARGEST_SEED:,}, such as [0, 1, 2], not {seeds!r}")
@@ -134,7 +140,7 @@ def seeds_of(group: Group) -> list[int]:
 
 
 def seeds_from(flag: str) -> list[int]:
-    """The seeds of "0-4" or "0,2,7-9"."""
+    """Parse seeds given as "0-4" or "0,2,7-9"."""
     found: list[int] = []
     for part in flag.split(","):
         match = re.fullmatch(r"(\d{1,12})(?:-(\d{1,12}))?", part.strip(), re.ASCII)
@@ -148,7 +154,7 @@ def seeds_from(flag: str) -> list[int]:
 
 
 def groups_from(methods: str, baselines: str, envs: str, seeds: str, steps: int | None, preset: str) -> list[Group]:
-    """One group for our methods, and one for each baseline, which is an algorithm or algorithm:settings."""
+    """Make one group for our methods, and one for each baseline, written as algorithm or algorithm:settings."""
     shared: dict[str, Any] = {"envs": envs.split(","), "seeds": seeds_from(seeds)}
     shared |= {} if steps is None else {"steps": steps}
     groups: list[Group] = [{"methods": methods.split(","), "preset": preset, **shared}] if methods else []

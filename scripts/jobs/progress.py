@@ -1,4 +1,4 @@
-"""How far a study is, from the files of its runs, and a display of it."""
+"""The progress of a study, read from the files of its runs, and its display."""
 
 import math
 import shutil
@@ -18,7 +18,7 @@ LINE_SECONDS = 60.0  # between two lines elsewhere
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one run is, as its files tell."""
+    """How far one run is, according to its files."""
 
     steps: int = 0
     seconds: float = 0.0
@@ -26,7 +26,7 @@ class Progress:
 
 
 def progress_of(folder: Path) -> Progress:
-    """How far the run in a folder is; nothing before its first rows."""
+    """Read how far the run in a folder is; zero before its first rows."""
     curve, times = CURVE.last(folder), TIMES.last(folder)
     return Progress(times.steps, times.seconds, curve.return_) if curve and times else Progress()
 
@@ -40,7 +40,7 @@ ALIKE: tuple[Callable[[Job], Any], ...] = (
 
 
 def speed_of(job: Job, measured: Iterable[tuple[Job, Progress]]) -> float | None:
-    """Steps per second of the runs that are most like this one; None before any has been measured."""
+    """Return the steps per second of the runs most like this one; None before any has been measured."""
     timed = [(other, progress) for other, progress in measured if progress.seconds > 0]
     for kind in ALIKE:
         alike = [progress for other, progress in timed if kind(other) == kind(job)]
@@ -50,7 +50,7 @@ def speed_of(job: Job, measured: Iterable[tuple[Job, Progress]]) -> float | None
 
 
 def time_left(jobs: Sequence[Job], progress: Mapping[str, Progress], done: Collection[str], slots: int) -> float | None:
-    """Seconds until all jobs are done, `slots` at a time; None before any speed is known."""
+    """Estimate the seconds until all jobs are done, `slots` at a time; None before any speed is known."""
     measured, todo = [(job, progress[job.name]) for job in jobs], [job for job in jobs if job.name not in done]
     speeds = [speed_of(job, measured) for job in todo]
     needs = [
@@ -64,7 +64,7 @@ def time_left(jobs: Sequence[Job], progress: Mapping[str, Progress], done: Colle
 
 
 class Board:
-    """How far the jobs of a study are; `look` reads again what may have changed."""
+    """The progress of all jobs of a study."""
 
     def __init__(self, jobs: Sequence[Job], root: Path) -> None:
         self.jobs, self.root = jobs, root
@@ -74,17 +74,18 @@ class Board:
 
     @property
     def steps(self) -> int:
-        """Made by all runs so far."""
+        """Steps made by all runs so far."""
         return sum(min(self.progress[job.name].steps, job.steps) for job in self.jobs)
 
     def look(self, names: Iterable[str]) -> None:
+        """Read again how far these runs are."""
         for name in names:
             self.progress[name] = progress_of(self.root / name)
             if is_done(self.root / name):
                 self.done.add(name)
 
     def lines(self, running: Iterable[str], failed: Collection[str], slots: int) -> list[str]:
-        """One on all runs, of which there is room for so many at a time, and one on each that runs."""
+        """Return one line about all runs, of which `slots` run at a time, and one about each that is running."""
         left = time_left(self.jobs, self.progress, {*self.done, *failed}, slots)
         speed = max(0, self.steps - self.steps_before) / max(time.monotonic() - self.began, 1e-9)
         parts = [
@@ -97,13 +98,14 @@ class Board:
 
 
 def described(progress: Progress) -> str:
+    """Describe the progress of one run."""
     if not progress.steps:
         return "starting"
     return f"{progress.steps:,} steps, return {progress.latest_return:.1f}"
 
 
 def duration(seconds: float) -> str:
-    """In the two units that matter."""
+    """Format seconds in the two units that matter."""
     minutes = math.ceil(seconds / 60)
     if seconds < 60:
         return f"{seconds:.0f} s"
@@ -111,7 +113,7 @@ def duration(seconds: float) -> str:
 
 
 class Display:
-    """Lines that are refreshed in place on a terminal; elsewhere, now and then, the first of them."""
+    """Lines refreshed in place on a terminal; elsewhere, the first line now and then."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.live = stream, stream.isatty()
@@ -119,11 +121,11 @@ class Display:
 
     @property
     def is_due(self) -> bool:
-        """Whether what is shown is old."""
+        """Whether the display should be refreshed."""
         return self.timer.is_due(REFRESH_SECONDS if self.live else LINE_SECONDS)
 
     def show(self, lines: Sequence[str]) -> None:
-        """Put these lines in the place of those before."""
+        """Replace the displayed lines."""
         self.timer.restart()
         if not self.live:
             print(lines[0], file=self.stream, flush=True)

@@ -1,6 +1,6 @@
-"""A queue of items that run so many at a time, in their order; those that fail are tried again.
+"""A queue of items that run several at a time, in order; those that fail are retried.
 
-It does not know what they do, nor where: queue_local.py starts them on this machine, queue_ray.py on a Ray cluster.
+It knows neither what they do nor where: queue_local.py runs them on this machine, queue_ray.py on a Ray cluster.
 """
 
 import time
@@ -17,15 +17,15 @@ POLL_SECONDS = 0.1
 
 
 class Item(Protocol):
-    """Something to be done. It is started anew if it was interrupted, and must go on by itself then."""
+    """Something to run. After an interruption it is started again, and must resume by itself."""
 
     @property
     def name(self) -> str:
-        """What tells it from the others."""
+        """A name that no other item has."""
 
     @property
     def done(self) -> Callable[[], None]:
-        """What follows its success."""
+        """Called after the item has succeeded."""
 
 
 class Outcome(Enum):
@@ -44,7 +44,7 @@ ATTEMPTS = {Outcome.FAILED: 2, Outcome.LOST: 20, Outcome.TAKEN: 1}
 
 
 class Ended(NamedTuple):
-    """How an item ended, and why if that was not well."""
+    """How an item ended, and the reason if it did not succeed."""
 
     outcome: Outcome
     reason: str = ""
@@ -55,9 +55,9 @@ Started = TypeVar("Started")
 
 
 class Queue(ABC, Generic[Queued, Started]):
-    """Items that wait, run, and have failed, by name; the others go on without those.
+    """Items that are waiting, running or failed; a failed one does not keep the others from running.
 
-    A subclass, the engine, says how an item is started, how one looks whether it has ended, and how all are stopped.
+    Subclasses, the engines, start items, poll them and halt them.
     """
 
     def __init__(self, items: Iterable[Queued]) -> None:
@@ -73,23 +73,23 @@ class Queue(ABC, Generic[Queued, Started]):
 
     @abstractmethod
     def start(self, item: Queued) -> Started:
-        """Start an item; AtWork if another process is at work on it."""
+        """Start an item; raise AtWork if another process is at work in its folder."""
 
     @abstractmethod
     def poll(self, item: Queued, started: Started) -> Ended | None:
-        """Look after an item that runs; how it ended, if it has."""
+        """Look after a running item; return how it ended, or None if it has not."""
 
     @abstractmethod
     def halt(self) -> None:
-        """Stop all that run, without losing what they have done."""
+        """Stop all running items without losing what they have done."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is left to do."""
+        """Whether any item is waiting or running."""
         return bool(self.waiting or self.running)
 
     def advance(self) -> None:
-        """Look after those that run, and start as many as there is room for."""
+        """Poll the running items, and start as many others as there is room for."""
         for item, started in list(self.running.values()):
             ended = self.poll(item, started)
             if ended is not None:
@@ -116,7 +116,7 @@ class Queue(ABC, Generic[Queued, Started]):
             self.failed[item.name] = ended.reason
 
     def work(self, stop: Callable[[], bool], look: Callable[[], None], pause: float = POLL_SECONDS) -> None:
-        """Work until nothing is left to do, or until `stop()`; `look` is called now and then."""
+        """Work until nothing is left or `stop()` is true; `look` is called after every round."""
         try:
             while self.is_busy and not stop():
                 self.advance()

@@ -13,7 +13,11 @@ STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 @dataclass(frozen=True)
 class LocalItem:
-    """A command, asked for at every start, because one that was interrupted goes on; `done` follows its success."""
+    """A command to run.
+
+    command: called at every start, because an interrupted command is resumed by another one.
+    done: called after success.
+    """
 
     name: str
     command: Callable[[], Sequence[str]]
@@ -21,9 +25,9 @@ class LocalItem:
 
 
 class LocalQueue(Queue[LocalItem, Child]):
-    """A queue on this machine, with room for so many items at a time.
+    """A queue on this machine, `slots` items at a time.
 
-    Children end when this process does, and until then share `lock` with it.
+    lock: a descriptor that children share; they end when this process does, and until then the lock is held.
     """
 
     def __init__(self, items: Iterable[LocalItem], slots: int, lock: int | None = None) -> None:
@@ -47,7 +51,7 @@ class LocalQueue(Queue[LocalItem, Child]):
         return ended
 
     def halt(self) -> None:
-        """Ask those that run to stop, and wait until they have saved."""
+        """Ask the children to stop, and wait until they have saved their state."""
         for _, child in self.running.values():
             child.process.terminate()
         for _, child in self.running.values():

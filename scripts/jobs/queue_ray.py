@@ -1,8 +1,8 @@
 """The engine of a queue on a Ray cluster: every item is a job of a comparison.
 
-A job trains on whichever machine has room, in a folder of its own there, and hands its files over as they change. They
-go into the same folders here as those of a local run. A lost worker costs what it did since its last checkpoint: the
-next one begins with the files that are here. No shared disk is needed.
+A job trains on whichever machine has room, in a temporary folder there, and sends its files as they change; here they
+go into the same folders as those of a local run. If a worker is lost, the next one starts from the files that are here,
+so only the work since the last checkpoint is lost. No shared disk is needed.
 """
 
 import logging
@@ -31,14 +31,14 @@ Files = dict[str, bytes | None]  # by path inside the run's folder; None for one
 
 @dataclass(frozen=True)
 class Stamp:
-    """Time and size of a file, which tell that it has changed."""
+    """Time and size of a file, which tell whether it has changed."""
 
     time: int
     size: int
 
 
 def changed(folder: Path, known: dict[str, Stamp]) -> Files:
-    """The folder's files that are new, other or gone since the last look, which `known` remembers."""
+    """Return the files that are new, changed or gone since the last call, which `known` remembers."""
     now: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.name.startswith("."):
@@ -59,7 +59,7 @@ def changed(folder: Path, known: dict[str, Stamp]) -> Files:
 
 
 def take_in(folder: Path, files: Mapping[str, bytes | None]) -> None:
-    """Bring a folder up to date; checkpoints come before those they replace go."""
+    """Apply changed files to a folder; new checkpoints are written before old ones are removed."""
     for name, data in files.items():
         path = folder / name
         if data is None:
@@ -71,10 +71,10 @@ def take_in(folder: Path, files: Mapping[str, bytes | None]) -> None:
 
 
 def work(order: list[str], files: Files, presets: Mapping[str, bytes]) -> Iterator[Files]:
-    """On a worker: train in a folder of its own, from these files on, and yield what changes there.
+    """Train in a temporary folder on a worker, starting from these files, and yield the files that change.
 
-    `order` is a script and its arguments, up to the folder, which is the last of them. `presets` are files that are
-    named in it, and may be on another machine.
+    order: a script and its arguments without the last one, the folder.
+    presets: contents of files named in the order, which may be on another machine.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder, known = Path(temporary) / "run", dict[str, Stamp]()
@@ -100,7 +100,10 @@ def work(order: list[str], files: Files, presets: Mapping[str, bytes]) -> Iterat
 
 @dataclass(frozen=True)
 class ClusterItem:
-    """A job and its folder here; `done` follows its success."""
+    """A job and its folder on this machine.
+
+    done: called after success.
+    """
 
     job: Job
     folder: Path
@@ -111,22 +114,26 @@ class ClusterItem:
         return self.job.name
 
     def order(self) -> list[str]:
-        """What begins the run, or goes on with it, in a folder that is still to be named."""
+        """Return the script and the arguments that begin or resume the run, without the folder."""
         *order, _ = self.job.order(self.folder)
         return order
 
     def presets(self) -> dict[str, bytes]:
-        """The preset's file, by the path that the order names."""
+        """Return the content of the preset's file, by its path in the order."""
         preset = self.job.preset
         return {preset: Path(preset).read_bytes()} if preset.endswith(".toml") else {}
 
     def files(self) -> Files:
-        """What there is of the run already."""
+        """Return the files that the run already has."""
         return changed(self.folder, {}) if self.folder.exists() else {}
 
 
 class RayQueue(Queue[ClusterItem, Any]):
-    """A queue on a Ray cluster, as many jobs at a time as have their processors there."""
+    """A queue on a Ray cluster, as many jobs at a time as it has processors for.
+
+    address: of the cluster; empty to start Ray on this machine.
+    cpus: processors of one job.
+    """
 
     def __init__(self, items: Iterable[ClusterItem], address: str, cpus: float) -> None:
         super().__init__(items)
@@ -139,12 +146,12 @@ class RayQueue(Queue[ClusterItem, Any]):
         return max(1, int(self.ray.cluster_resources().get("CPU", 0) / self.cpus))
 
     def start(self, item: ClusterItem) -> Any:
-        """Send a job off; the stream of what it hands over."""
+        """Submit a job; return the stream of its files."""
         self._hold(item)
         return self.remote(item.order(), item.files(), item.presets())
 
     def poll(self, item: ClusterItem, started: Any) -> Ended | None:
-        """Take in what the job has handed over."""
+        """Take in the files that the job has sent; return how it ended, or None if it has not."""
         ready, _ = self.ray.wait([started], timeout=0)
         if not ready:
             return None
@@ -165,14 +172,14 @@ class RayQueue(Queue[ClusterItem, Any]):
         return ended
 
     def _hold(self, item: ClusterItem) -> None:
-        """Take the lock of the job's folder, as soon as it is there."""
+        """Lock the job's folder as soon as it exists."""
         if item.name not in self.holds and item.folder.exists():
             with ExitStack() as hold:
                 hold.enter_context(locked(item.folder))
                 self.holds[item.name] = hold.pop_all()
 
     def halt(self) -> None:
-        """Call off what runs; its last checkpoint, a few seconds old, is here."""
+        """Cancel running jobs; their latest checkpoints, a few seconds old, are here."""
         for _, stream in self.running.values():
             self.ray.cancel(stream)
         for hold in self.holds.values():
@@ -181,7 +188,7 @@ class RayQueue(Queue[ClusterItem, Any]):
 
 
 def connected(address: str) -> Any:
-    """Ray, connected to the cluster at this address; without one, started here."""
+    """Return Ray, connected to the cluster at this address or started here; raise Refused if that fails."""
     try:
         ray = import_module("ray")
     except ImportError:

@@ -1,4 +1,4 @@
-"""What `geonpg train --seeds 0-4` does: a run for every seed, through the queue of `geonpg compare`."""
+"""`geonpg train --seeds 0-4` after its arguments are parsed: one run per seed, in the queue of `geonpg compare`."""
 
 import logging
 import shlex
@@ -12,7 +12,7 @@ from pathlib import Path
 from geonpg.errors import Refused
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.stopping import listening
-from geonpg.scripts.jobs.comparing import carry_out, told
+from geonpg.scripts.jobs.comparing import make_runs, print_outcome
 from geonpg.scripts.jobs.job import Job, our_job
 from geonpg.scripts.jobs.matrix import seeds_from
 from geonpg.scripts.jobs.queue import LOCK_SECONDS
@@ -26,12 +26,12 @@ from geonpg.scripts.runs.training import overrides_from, plan_from
 
 
 def jobs_for(arguments: Namespace) -> Iterator[Job]:
-    """One job per seed; whatever is wrong is found here, before a folder is made."""
+    """Make one job per seed; everything that is wrong raises Refused here, before any folder is made."""
     seeds, overrides = list(dict.fromkeys(seeds_from(arguments.seeds))), overrides_from(arguments)
     if min(arguments.jobs, len(seeds)) > 1:
         overrides.setdefault("env_threads", 1)  # which changes no result
     plan = plan_from(arguments)
-    check(plan)
+    check_plan(plan)
     for seed in seeds:
         name = run_name(replace(plan, seed=seed))
         check_folder(arguments.runs / name, replace(plan, seed=seed))
@@ -39,15 +39,15 @@ def jobs_for(arguments: Namespace) -> Iterator[Job]:
         yield replace(job, folder=name, arguments=(*job.arguments, "--device", plan.device))
 
 
-def check(plan: OurPlan) -> None:
-    """Refuse what no run could begin with: an unknown environment, more than the machine's memory."""
+def check_plan(plan: OurPlan) -> None:
+    """Refuse a plan that no run could begin with: an unknown environment, or too little memory."""
     env = make_env(plan.settings, plan.env_id, plan.settings.n_envs, plan.seed)
     check_memory(plan.settings, env)
     env.close()
 
 
 def check_folder(folder: Path, plan: OurPlan) -> None:
-    """Refuse a folder that holds anything else than this run; wait for what a killed command has left at work there."""
+    """Refuse a folder that holds anything but this run; wait for what a killed command has left at work there."""
     if not folder.exists():
         return
     require_same(folder, plan, "choose other --runs", steps_advice="say so by --steps, or ")
@@ -56,25 +56,25 @@ def check_folder(folder: Path, plan: OurPlan) -> None:
 
 
 def train_seeds(arguments: Namespace, given: Sequence[str]) -> int:
-    """Train a run per seed; the command's exit code. `given`: the command line, to be repeated."""
+    """Train one run per seed; return the exit code. `given` is the command line, to be repeated."""
     logging.basicConfig(format="%(message)s", level=logging.ERROR)
     try:
         with listening() as signals:
             jobs = list(jobs_for(arguments))
             arguments.runs.mkdir(parents=True, exist_ok=True)
             asked = Namespace(results=arguments.runs, jobs=arguments.jobs, compact=False, cluster=None)
-            board, queue = carry_out(asked, jobs, signals)
+            board, queue = make_runs(asked, jobs, signals)
     except (Refused, OSError) as error:
         print(f"geonpg train: {error}", file=sys.stderr)
         return 2
-    code = told(board, queue, signals, shlex.join(["geonpg", "train", *given]))
+    code = print_outcome(board, queue, signals, shlex.join(["geonpg", "train", *given]))
     if code == 0:
         print(summary(arguments.runs, jobs))
     return code
 
 
 def summary(runs: Path, jobs: Sequence[Job]) -> str:
-    """The last evaluation of every run, their mean, and what to do next."""
+    """Describe the last evaluation of every run and their mean, and suggest what to do next."""
     last = {job.folder: EVALUATIONS.read(runs / job.folder)[-1] for job in jobs}
     means = [evaluation.mean for evaluation in last.values()]
     lines = [f"  {folder}: {evaluation.mean:.1f} ± {evaluation.std:.1f}" for folder, evaluation in last.items()]

@@ -1,4 +1,4 @@
-"""What `geonpg solve` does: a run for each task and seed, and a table of when it was solved."""
+"""`geonpg solve`: one run per task and seed, and a table of the steps it took."""
 
 import sys
 from collections.abc import Callable
@@ -14,7 +14,6 @@ from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.locks import alone
 from geonpg.scripts.common.stopping import AFTER_UPDATE, Stopped, listening
 from geonpg.scripts.runs.our_plan import OurPlan
-from geonpg.scripts.runs.recorded import require_same
 from geonpg.scripts.runs.run import Run
 
 SEEDS = (0, 1, 2)
@@ -23,7 +22,7 @@ EVAL_EVERY = 10_000
 
 @dataclass(frozen=True)
 class Goal:
-    """A return that is wanted of a task within so many steps."""
+    """A return to reach on a task within so many steps."""
 
     env_id: str
     wanted: float
@@ -34,40 +33,34 @@ GOALS = (Goal("InvertedPendulum-v4", 950, 200_000), Goal("CartPole-v1", 500, 100
 
 
 def plan_for(goal: Goal, seed: int) -> OurPlan:
-    """The run that shall reach a goal from this seed."""
+    """Make the plan of the run for a goal and a seed."""
     settings = load("default", goal.env_id, {"steps": goal.steps, "eval_every": EVAL_EVERY, "eval_episodes": 20})
     return OurPlan(goal.env_id, seed, settings)
 
 
-def taken_up(plan: OurPlan, folder: Path) -> Run[Any]:
-    """The run in its folder, new or gone on with; Refused if another one is there."""
-    if not folder.exists():
-        return Run[Any].begin(plan, folder)
-    require_same(folder, plan, "choose other --runs")
-    return Run.resume(folder, env_id=plan.env_id)
-
-
 def row(goal: Goal, run: Run[Any]) -> list[str | int | float]:
-    """Environment, seed, what is wanted, when it was first reached, and the evaluation at the end."""
+    """Make a row of the table: environment, seed, wanted return, step at which it was reached, and final return."""
     evaluations = run.history.evaluations
     reached = next((each.steps for each in evaluations if each.mean >= goal.wanted), "not")
     return [goal.env_id, run.plan.seed, goal.wanted, reached, round(evaluations[-1].mean)]
 
 
 def advance(bar: "tqdm[Any]", done: int, run: Run[Any]) -> None:
-    """Move the bar to where the run is, after `done` steps of those before it."""
+    """Move the bar to the run's steps, after `done` steps of the runs before it."""
     bar.update(done + min(run.steps, run.plan.settings.steps) - bar.n)
 
 
 def solved(runs: Path, stop: Callable[[], bool]) -> list[list[str | int | float]]:
-    """A row for every goal and seed, after its run has ended."""
+    """Train every goal from every seed; return the rows of the table."""
     rows = []
     with tqdm(total=len(SEEDS) * sum(goal.steps for goal in GOALS), unit=" steps", unit_scale=True) as bar:
         for goal in GOALS:
             for seed in SEEDS:
                 plan, done = plan_for(goal, seed), bar.n
                 bar.set_description(f"{goal.env_id}, seed {seed}")
-                with alone(runs / plan.name, partial(taken_up, plan, runs / plan.name)) as run:
+                with alone(
+                    runs / plan.name, partial(Run.begin_or_resume, plan, runs / plan.name, "choose other --runs")
+                ) as run:
                     if not run.is_complete:
                         run.train(stop, watch=partial(advance, bar, done))
                 bar.update(done + goal.steps - bar.n)
@@ -76,7 +69,7 @@ def solved(runs: Path, stop: Callable[[], bool]) -> list[list[str | int | float]
 
 
 def solve(runs: Path) -> int:
-    """Solve every task from every seed; the command's exit code."""
+    """Solve every task from every seed and print a table; return the exit code."""
     with listening(AFTER_UPDATE) as signals:
         try:
             rows = solved(runs, signals)

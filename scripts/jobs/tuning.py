@@ -1,4 +1,4 @@
-"""What `geonpg tune` does with its arguments: trials on Ray Tune, and a preset of the best."""
+"""`geonpg tune` after its arguments are parsed: trials on Ray Tune, and a preset from the best of them."""
 
 import logging
 import os
@@ -41,21 +41,21 @@ SPACE: Mapping[str, Any] = {
 }
 
 
-def record(arguments: Namespace) -> None:
-    """Write down what is searched; Ray would go on with another search there as if it were this one."""
+def pin_search(arguments: Namespace) -> None:
+    """Write down what is searched: Ray would resume another search in the same folder as if it were this one."""
     asked = {name: getattr(arguments, name) for name in ("env", "steps", "trials", "minutes")}
     settings = to_toml(load(arguments.preset, arguments.env))
     pin(arguments.results / SEARCH, asked | {"settings": settings}, "choose other --results")
 
 
 def settings_of(preset: str, env_id: str, steps: int, chosen: Mapping[str, Any]) -> Settings:
-    """A trial's: the preset with what was drawn, on one thread, for so many steps."""
+    """Return a trial's settings: the preset with what was drawn, on one thread, for so many steps."""
     budget = {"steps": steps, "eval_every": max(1, steps // EVALUATIONS), "env_threads": 1}
     return load(preset, env_id, {**chosen, **budget})
 
 
 def trial(chosen: Mapping[str, Any], preset: str, env_id: str, steps: int) -> None:
-    """One run, from its last checkpoint if it has one; every evaluation is reported."""
+    """Train one trial, from its last checkpoint if it has one, and report every evaluation to Ray."""
     tune = import_module("ray.tune")
     folder = Path(tune.get_context().get_trial_dir()) / "run"
     plan = OurPlan(env_id, SEED, settings_of(preset, env_id, steps, chosen), preset)
@@ -68,15 +68,13 @@ def trial(chosen: Mapping[str, Any], preset: str, env_id: str, steps: int) -> No
             last = run.history.evaluations[-1]
             tune.report({"score": last.mean, "steps": last.steps})
 
-    def taken_up() -> Run[Any]:
-        return Run.resume(folder, env_id=env_id) if folder.exists() else Run[Any].begin(plan, folder)
-
-    with alone(folder, taken_up) as run:
+    with alone(folder, partial(Run.begin_or_resume, plan, folder)) as run:
         reported = len(run.history.evaluations)
         run.train(lambda: False, watch)
 
 
 def space(tune: Any) -> dict[str, Any]:
+    """Return the search space in Ray Tune's terms."""
     return {
         key: tune.choice(drawn) if isinstance(drawn, list) else tune.loguniform(*drawn[1:])
         for key, drawn in SPACE.items()
@@ -84,7 +82,7 @@ def space(tune: Any) -> dict[str, Any]:
 
 
 def tuner_of(arguments: Namespace, preset: str) -> Any:
-    """Ray Tune's, new or with what an interrupted search has left."""
+    """Make Ray Tune's tuner, new or restored from an interrupted search."""
     tune, schedulers = import_module("ray.tune"), import_module("ray.tune.schedulers")
     trainable = partial(trial, preset=preset, env_id=arguments.env, steps=arguments.steps)
     path = str(arguments.results)
@@ -107,8 +105,8 @@ def tuner_of(arguments: Namespace, preset: str) -> Any:
     )
 
 
-def conclude(arguments: Namespace, grid: Any) -> Table:
-    """Write the best trial's settings as a preset; the leaders as a table."""
+def write_best(arguments: Namespace, grid: Any) -> Table:
+    """Write the best trial's settings as a preset; return the leaders as a table."""
     ended = [result for result in grid if result.metrics and "score" in result.metrics]
     if not ended:
         raise Refused("no trial has come to its first evaluation: give it more --minutes, or fewer --steps")
@@ -125,32 +123,34 @@ def conclude(arguments: Namespace, grid: Any) -> Table:
     return Table("tune", f"The best of {len(ended)} trials on {arguments.env}", ("score", "steps", *SPACE), rows)
 
 
-def execute(arguments: Namespace) -> Table:
+def checked_search(arguments: Namespace) -> Table:
+    """Check the arguments, then search in a locked folder; return the leaders as a table."""
     steps = arguments.steps
     require(steps >= EVALUATIONS, f"--steps must be at least {EVALUATIONS}, the evaluations of a trial, not {steps}")
     make_env(settings_of(arguments.preset, arguments.env, arguments.steps, {}), arguments.env, 1, 0).close()
     preset = str(Path(arguments.preset).resolve()) if arguments.preset.endswith(".toml") else arguments.preset
     arguments.results.mkdir(parents=True, exist_ok=True)
     with locked(arguments.results):
-        record(arguments)
+        pin_search(arguments)
         return search(arguments, preset)
 
 
 def search(arguments: Namespace, preset: str) -> Table:
+    """Connect to Ray and run the search; return the leaders as a table."""
     os.environ.setdefault("RAY_CHDIR_TO_TRIAL_DIR", "0")
     ray = connected(arguments.cluster)
     try:
         grid = tuner_of(arguments, preset).fit()
-        return conclude(arguments, grid)
+        return write_best(arguments, grid)
     finally:
         ray.shutdown()
 
 
 def tune(arguments: Namespace) -> int:
-    """Search as the arguments say; the command's exit code."""
+    """Search as the arguments say; return the exit code."""
     logging.basicConfig(format="%(message)s", level=logging.ERROR)
     try:
-        table = execute(arguments)
+        table = checked_search(arguments)
     except ImportError as error:
         print(f"geonpg tune: it needs Ray Tune ({error}): {INSTALL}", file=sys.stderr)
         return 2

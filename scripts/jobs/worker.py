@@ -1,7 +1,7 @@
-"""One script in a process that ends when whoever started it does: `python -m geonpg.scripts.jobs.worker train ...`.
+"""Run one script in a process that ends with its parent: `python -m geonpg.scripts.jobs.worker train ...`.
 
-Who starts it holds the other end of its standard input. When that closes, by a kill as well, the script is asked to
-stop, and saves its state.
+The parent holds the other end of the standard input. When it closes, even because the parent was killed, the script is
+asked to stop, and saves its state.
 """
 
 import os
@@ -14,13 +14,14 @@ from geonpg.scripts.common.stopping import as_process
 
 
 def end_with(pipe: int) -> None:
-    """Wait until nobody holds the other end, then ask this process to stop."""
+    """Wait until the pipe's other end is closed, then ask this process to stop."""
     while os.read(pipe, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def main() -> int:
+    """Run the script named by the first argument with the other arguments; return its exit code."""
     name, *arguments = sys.argv[1:]
     threading.Thread(target=end_with, args=(sys.stdin.fileno(),), daemon=True).start()
     return int(import_module(f"geonpg.scripts.{name}").main(arguments))

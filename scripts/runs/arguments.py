@@ -1,4 +1,4 @@
-"""What `geonpg train` can be told: its arguments, checked against one another."""
+"""The arguments of `geonpg train`, checked against one another."""
 
 import os
 from argparse import Namespace
@@ -16,6 +16,7 @@ Under `torchrun --nproc-per-node N` the N processes train one agent, each with i
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
+    """Parse the command line; an argument that cannot be used ends the command with one sentence."""
     parser = Parser("geonpg train", description=DESCRIPTION)
     parser.add_argument("--env", metavar="ID", help="environment, Walker2d-v4 for example")
     parser.add_argument("--method", help="update rule: ng, mid, geo or geof (default: the preset's)")

@@ -15,7 +15,7 @@ FORMAT = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps, {rate_noinv_fmt}{
 
 
 class Bar:
-    """Steps, steps per second, return and time left, on one line below the run's folder; a `watch` of `Run.train`."""
+    """A progress bar for `Run.train(watch=...)`: steps, steps per second, mean return and time left on one line."""
 
     def __init__(self, run: Run[Any]) -> None:
         self.bar = tqdm(
@@ -36,12 +36,12 @@ class Bar:
         self.bar.update(min(run.steps, self.bar.total) - self.bar.n)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Close the bar and leave it on the screen."""
         self.bar.close()
 
 
 def mean_return(run: Run[Any]) -> str:
-    """The mean over the latest episodes, in a few characters."""
+    """Format the mean return of the latest episodes in a few characters."""
     mean, _ = episode_means(run.agent)
     if math.isnan(mean):
         return "-"

@@ -1,6 +1,6 @@
-"""One run of a baseline, PPO, A2C or TRPO, as a process of its own: the same folder, evaluations and files as ours.
+"""Train one baseline (PPO, A2C or TRPO) in a process of its own, with the same folder, evaluations and files as ours.
 
-`geonpg compare` starts it. `geonpg train --resume` goes on with it as well.
+`geonpg compare` starts this script; `geonpg train --resume` can resume its runs as well.
 """
 
 import sys
@@ -23,7 +23,7 @@ from geonpg.scripts.runs.run import Run
 
 
 def parse(argv: Sequence[str] | None) -> Namespace:
-    """Read the arguments: those of a new run, or the folder of one to go on with."""
+    """Parse the command line: the settings of a new run, or the folder of one to resume."""
     parser = Parser("geonpg.scripts.runs.baseline", description=__doc__)
     parser.add_argument("--algorithm", help=", ".join(zoo.ALGORITHMS))
     parser.add_argument("--settings", default="default", help=" or ".join(zoo.SETTINGS))
@@ -41,14 +41,14 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 
 def plan_from(arguments: Namespace) -> BaselinePlan:
-    """The run that the command line asks for."""
+    """Make the plan that the arguments describe."""
     budget = {key: getattr(arguments, key) for key in BUDGET}
     config = config_of(arguments.algorithm, arguments.settings, arguments.env, budget)
     return BaselinePlan.of_config(arguments.env, arguments.seed, config)
 
 
 def prepared(arguments: Namespace) -> AbstractContextManager[Run[Any]]:
-    """The run that was asked for, new or gone on with, with its folder locked."""
+    """Begin or resume the run that the arguments name, with its folder locked."""
     if arguments.resume:
         return alone(arguments.resume, partial(Run.resume, arguments.resume, env_id=arguments.env))
     plan = plan_from(arguments)
@@ -56,7 +56,7 @@ def prepared(arguments: Namespace) -> AbstractContextManager[Run[Any]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train the run to its end, or until a signal comes; the exit code."""
+    """Train until the end or a signal; return the exit code."""
     arguments = parse(argv)
     try:
         with listening() as signals, prepared(arguments) as run:

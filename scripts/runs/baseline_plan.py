@@ -1,4 +1,4 @@
-"""The plan of a run of a baseline, PPO, A2C or TRPO, in environments and evaluations like ours."""
+"""The plan of a baseline's run: PPO, A2C or TRPO in environments and evaluations like ours."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ LOGGED = {
 
 
 def config_of(algorithm: str, settings: str, env_id: str, budget: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that a run's config.toml says. `budget`: those of BUDGET that are not at our own defaults."""
+    """Return every setting of a baseline's config.toml; `budget` holds those of BUDGET that are not our defaults."""
     ours = Settings(**budget)
     shared = {key: getattr(ours, key) for key in BUDGET}
     return {"algorithm": algorithm, "settings": settings, **zoo.settings_of(algorithm, settings, env_id), **shared}
@@ -37,7 +37,10 @@ def config_of(algorithm: str, settings: str, env_id: str, budget: Mapping[str, A
 
 @dataclass(frozen=True)
 class BaselinePlan(Plan[OnPolicyAlgorithm]):
-    """A run of a baseline; `algorithm_settings` are all that its config.toml says."""
+    """The plan of a baseline's run.
+
+    algorithm_settings: everything that its config.toml holds.
+    """
 
     algorithm_settings: Mapping[str, Any]
 
@@ -45,7 +48,7 @@ class BaselinePlan(Plan[OnPolicyAlgorithm]):
 
     @classmethod
     def of_config(cls, env_id: str, seed: int, config: Mapping[str, Any]) -> "BaselinePlan":
-        """The plan of a run with this config.toml."""
+        """Make the plan of a run with this config.toml."""
         shared = {key: config[key] for key in NEEDED}
         scaled = shared.pop("normalize")
         settings = Settings(**shared, normalize_observations=scaled, normalize_rewards=scaled)
@@ -96,5 +99,5 @@ class BaselinePlan(Plan[OnPolicyAlgorithm]):
         return CurveRow(agent.num_timesteps, *episode_means(agent), **logged, rejected=float("nan"))
 
     def seconds(self, agent: OnPolicyAlgorithm, measured: Mapping[str, float]) -> Mapping[str, float]:
-        """The critic is trained together with the policy, and values are found during rollouts."""
+        """Return the seconds measured from outside; SB3 trains policy and critic together."""
         return {**measured, "values": float("nan"), "critic": float("nan")}

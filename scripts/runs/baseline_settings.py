@@ -1,7 +1,7 @@
-"""What the baselines are set to: the defaults of SB3 and sb3-contrib, or rl-zoo3's tuned values for MuJoCo.
+"""Settings of the baselines: the defaults of SB3 and sb3-contrib, or rl-zoo3's tuned values for MuJoCo.
 
-A setting is called as the algorithm's constructor calls it; beside those there are
-n_envs, normalize (observations and rewards), hidden, activation, log_std_init, ortho_init (the policy's networks).
+A setting has the name of the constructor's argument. Beside those there are n_envs, normalize (observations and
+rewards), and hidden, activation, log_std_init and ortho_init of the policy's networks.
 """
 
 import inspect
@@ -48,6 +48,7 @@ TRPO = {
 
 
 def class_of(algorithm: str) -> type[OnPolicyAlgorithm]:
+    """Return the class of an algorithm; raise Refused if its package is not installed."""
     package, project = ALGORITHMS[known("algorithm", algorithm, ALGORITHMS)]
     try:
         found: type[OnPolicyAlgorithm] = getattr(import_module(package), algorithm.upper())
@@ -57,7 +58,7 @@ def class_of(algorithm: str) -> type[OnPolicyAlgorithm]:
 
 
 def defaults_of(algorithm: str) -> dict[str, Any]:
-    """Those of its constructor that are plain values, and what SB3 does if nothing is said."""
+    """Return the constructor's defaults that are plain values, and SB3's n_envs and normalize."""
     parameters = inspect.signature(class_of(algorithm)).parameters
     plain = {name: p.default for name, p in parameters.items() if isinstance(p.default, bool | int | float)}
     own = {name: value for name, value in plain.items() if name not in NOT_SETTINGS}
@@ -65,7 +66,7 @@ def defaults_of(algorithm: str) -> dict[str, Any]:
 
 
 def tuned(algorithm: str, env_id: str) -> dict[str, Any]:
-    """What rl-zoo3 changes of the defaults."""
+    """Return the settings that rl-zoo3 changes for a task."""
     task = known(f"task of rl-zoo3's {algorithm}", task_names(env_id)[0], TASKS)
     values: dict[str, Mapping[str, Any]] = {
         "ppo": {**dict(zip(PPO_KEYS, PPO_VALUES[task], strict=True)), **(WIDE if task in PPO_WIDE else {})},
@@ -76,6 +77,6 @@ def tuned(algorithm: str, env_id: str) -> dict[str, Any]:
 
 
 def settings_of(algorithm: str, settings: str, env_id: str) -> dict[str, Any]:
-    """Every setting of a baseline on a task, by name."""
+    """Return every setting of a baseline on a task, by name."""
     values = defaults_of(algorithm)
     return values | tuned(algorithm, env_id) if known("settings", settings, SETTINGS) == "zoo" else values

@@ -1,4 +1,4 @@
-"""From settings to environments and an agent."""
+"""Make environments and agents from settings."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
@@ -35,7 +35,7 @@ CONTINUOUS_ONLY = ("scale_actions", "log_std_init")
 
 
 def check_actions(env_id: str, given: Mapping[str, Any]) -> None:
-    """Refuse a setting of continuous actions where actions are discrete: it would do nothing."""
+    """Refuse settings of continuous actions where actions are discrete, because they would do nothing."""
     moot = [key for key in CONTINUOUS_ONLY if given.get(key, FIELDS[key].default) != FIELDS[key].default]
     if not moot or env_id not in gymnasium.registry:
         return
@@ -47,7 +47,7 @@ def check_actions(env_id: str, given: Mapping[str, Any]) -> None:
 
 
 def make_env(settings: Settings, env_id: str, n_envs: int, seed: int, **keywords: Any) -> VecEnv:
-    """Environments as a run sees them, with the environment's own keywords."""
+    """Make the environments of a run, with all its wrappers; `keywords` go to the environment itself."""
     with making(env_id):
         venv = make_vec(env_id, n_envs, seed=seed, threads=settings.env_threads, **keywords)
     if not is_native(env_id):  # ours have been checked
@@ -56,7 +56,7 @@ def make_env(settings: Settings, env_id: str, n_envs: int, seed: int, **keywords
 
 
 def wrapped(settings: Settings, venv: VecEnv) -> VecEnv:
-    """Environments with what a run's settings put between them and its agent."""
+    """Wrap environments as the settings say."""
     if settings.scale_actions:
         venv = ScaleActions(venv)
     scales_observations = settings.normalize_observations and has_numbers(venv.observation_space)
@@ -72,7 +72,7 @@ def wrapped(settings: Settings, venv: VecEnv) -> VecEnv:
 
 
 def channels_first(venv: VecEnv) -> VecEnv:
-    """Images as torch takes them. An agent would wrap them so itself, outside of what keeps our state."""
+    """Move image channels to the front, as torch expects; SB3 would do so outside the wrappers whose state we save."""
     seen = venv.observation_space
     for part in seen.values() if isinstance(seen, spaces.Dict) else [seen]:
         if isinstance(part, spaces.Box) and is_image_space(part) and not is_image_space_channels_first(part):
@@ -81,9 +81,9 @@ def channels_first(venv: VecEnv) -> VecEnv:
 
 
 def policy_for(space: spaces.Space[Any], weights: Collection[str] | None = None) -> str:
-    """The policy for a kind of observation, by SB3's name; `weights`: the names of those it must have.
+    """Return SB3's name of the policy for these observations.
 
-    An earlier version had no convolutions.
+    weights: names of the weights it must have; models of an earlier version have no convolutions.
     """
     if isinstance(space, spaces.Dict):
         return "MultiInputPolicy"
@@ -92,7 +92,7 @@ def policy_for(space: spaces.Space[Any], weights: Collection[str] | None = None)
 
 
 def policy_kwargs(settings: Settings) -> dict[str, Any]:
-    """What SB3's policies take."""
+    """Return the `policy_kwargs` of SB3 for these settings."""
     return {
         "net_arch": {"pi": list(settings.hidden), "vf": list(settings.critic_hidden)},
         "activation_fn": ACTIVATIONS[settings.activation],
@@ -110,14 +110,14 @@ def make_agent(
     ranks: Ranks = ALONE,
     weights: Collection[str] | None = None,
 ) -> ACKTR:
-    """An agent with the policy for what its environments show; `weights`: see `policy_for`."""
+    """Make an agent with the policy that fits its environments; `weights` as in `policy_for`."""
     values, network, policy = asdict(settings), policy_kwargs(settings), policy_for(env.observation_space, weights)
     chosen = {name: values[name] for name in ARGUMENTS}
     return ACKTR(policy, env, seed=seed, device=device, policy_kwargs=network, ranks=ranks, **chosen)
 
 
 def normalization_of(env: VecEnv) -> Normalize | None:
-    """The normalisation among an environment's wrappers."""
+    """Return the Normalize among an environment's wrappers, or None."""
     while isinstance(env, VecEnvWrapper):
         if isinstance(env, Normalize):
             return env

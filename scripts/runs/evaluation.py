@@ -1,4 +1,4 @@
-"""Evaluations of a policy: deterministic episodes on seeds of their own, always the same for the same policy."""
+"""Evaluate a policy on deterministic episodes with fixed seeds: the same policy always gets the same returns."""
 
 import logging
 from collections.abc import Callable
@@ -22,14 +22,14 @@ _told: set[str] = set()
 
 
 def evaluation_seed(seed: int) -> int:
-    """The seed of a run's first evaluation episode: far from training's, and no two runs share an episode."""
+    """Return the seed of a run's first evaluation episode: far from training's, and not shared with other runs."""
     return 1_000_000 + 1000 * seed
 
 
 def evaluation_env(
     settings: Settings, env_id: str, episodes: int, like: Normalize | None, seed: int, **keywords: Any
 ) -> VecEnv:
-    """One environment per episode, on seeds of their own, with the normalisation of `like`, which stands still.
+    """Make one environment per episode, each with its own seed and the frozen normalisation of `like`.
 
     An environment without a time limit gets one, LONGEST_EPISODE.
     """
@@ -47,13 +47,13 @@ def evaluation_env(
 
 
 def has_time_limit(env: VecEnv) -> bool:
-    """Whether gymnasium ends episodes that do not end themselves."""
+    """Return whether gymnasium truncates the environment's episodes."""
     (spec,) = env.get_attr("spec", indices=[0])
     return getattr(spec, "max_episode_steps", None) is not None
 
 
 def tell_of_the_limit(env_id: str) -> None:
-    """Warn, once for each environment, that evaluations end its episodes."""
+    """Warn, once per environment, that evaluations truncate its episodes."""
     if env_id not in _told:
         _told.add(env_id)
         limit = f"evaluations end its episodes after {LONGEST_EPISODE} steps"
@@ -63,7 +63,10 @@ def tell_of_the_limit(env_id: str) -> None:
 def play(
     model: PolicyPredictor, env: VecEnv, deterministic: bool = True, watch: Callable[[], None] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Returns and lengths of every environment's first episode: [n] each. `watch` is called before every step."""
+    """Play one episode in every environment; return returns and lengths, [n] each.
+
+    watch: called before every step.
+    """
     returns, lengths = np.full(env.num_envs, np.nan), np.zeros(env.num_envs, dtype=np.int64)
     observations: Any = env.reset()
     memory, dones = None, np.ones(env.num_envs, dtype=bool)  # of a recurrent policy, which each episode begins anew
@@ -87,6 +90,6 @@ def evaluate_policy(
     seed: int,
     watch: Callable[[], None] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Returns and lengths of deterministic episodes: [episodes] each. Always the same for the same policy."""
+    """Play deterministic episodes on the evaluation seeds; return returns and lengths, [episodes] each."""
     with closing(evaluation_env(settings, env_id, episodes, like, seed)) as env:
         return play(model, env, watch=watch)

@@ -1,4 +1,4 @@
-"""What a run writes for TensorBoard."""
+"""The files that a run writes for TensorBoard."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from geonpg.scripts.runs.plan import Plan
 
 
 def events_logger(plan: Plan[Any], folder: Path, steps: int) -> Logger:
-    """SB3's logger into the run's folder; what was logged after the checkpoint of this step is taken back."""
+    """Make SB3's logger for the run's folder; points logged after the checkpoint at `steps` are withdrawn."""
     board = TensorBoardOutputFormat(str(folder))
     if steps:
         take_back(board, after=steps)
@@ -20,13 +20,13 @@ def events_logger(plan: Plan[Any], folder: Path, steps: int) -> Logger:
 
 
 def take_back(board: TensorBoardOutputFormat, after: int) -> None:
-    """Tell TensorBoard to forget points after this step, which a process made that was killed before it saved."""
+    """Tell TensorBoard to forget all points after this step, which a process logged that was killed before it saved."""
     assert board.writer.file_writer is not None
     board.writer.file_writer.add_event(Event(step=after + 1, file_version="brain.Event:2"))
     board.writer.file_writer.add_event(Event(step=after + 1, session_log=SessionLog(status=SessionLog.START)))
 
 
 def hyperparameters(plan: Plan[Any]) -> dict[str, Any]:
-    """Every setting as TensorBoard's table takes it."""
+    """Return every setting in a form that TensorBoard's table accepts."""
     values = {key: str(value) if isinstance(value, tuple) else value for key, value in plan.values.items()}
     return {"env": plan.env_id, "seed": plan.seed, **values}

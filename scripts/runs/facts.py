@@ -1,4 +1,4 @@
-"""How the folder of a run appears, and what its run.json says about who made it."""
+"""How a run's folder is created, and what its run.json records about who made it."""
 
 import errno
 import json
@@ -26,13 +26,13 @@ DEVICES = ("cpu", "cuda")
 
 
 def versions() -> dict[str, str]:
-    """What is installed here of all that a run's bits depend on."""
+    """Return the versions of Python and of every package that a run's bits depend on."""
     packages = ("geonpg", "torch", "numpy", "gymnasium", "mujoco", "stable-baselines3")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def git_revision() -> str:
-    """The revision of the source that runs; empty outside a repository."""
+    """Return the revision of the running source; empty outside a repository."""
     where = Path(__file__).resolve().parent
     command = ["git", "-C", str(where), "describe", "--always", "--dirty", "--abbrev=40"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -40,7 +40,7 @@ def git_revision() -> str:
 
 
 def create(folder: Path, config: str, facts: Mapping[str, Any]) -> None:
-    """Make the folder of a run, whole or not at all, with its config.toml and run.json."""
+    """Create a run's folder with its config.toml and run.json, whole or not at all."""
     facts = {**facts, "versions": versions(), "git": git_revision()}
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
@@ -58,7 +58,7 @@ def create(folder: Path, config: str, facts: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a run.json says; runs of SB3's algorithms name no preset."""
+    """The contents of a run.json; baselines have no preset."""
 
     env: str
     seed: int
@@ -68,7 +68,7 @@ class Facts:
 
 
 def facts_of(folder: Path) -> Facts:
-    """What the run.json in a folder says, checked."""
+    """Read and check the run.json of a folder."""
     path = folder / FACTS
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -91,12 +91,12 @@ def facts_of(folder: Path) -> Facts:
 
 
 def is_texts(value: Any) -> bool:
-    """Whether it is a mapping to texts."""
+    """Return whether a value is a mapping to strings."""
     return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def warn_of_changes(facts: Facts) -> None:
-    """Say in one line each what may keep a run from going on bit for bit here."""
+    """Warn if versions or the device have changed since the run began, so that it may not continue bit for bit."""
     here = versions()
     changed = [f"{name} {was}, now {here[name]}" for name, was in facts.versions.items() if here.get(name, was) != was]
     if changed:
@@ -106,7 +106,7 @@ def warn_of_changes(facts: Facts) -> None:
 
 
 def warn_of_best(folder: Path, best: Evaluation | None, done: int) -> None:
-    """Say if best.ckpt is not the model that was evaluated best, after `done` steps; a later one will be again."""
+    """Warn if best.ckpt is not the model of the best evaluation; one of a step after `done` will be written again."""
     path = folder / BEST
     if best is None:
         return

@@ -1,10 +1,10 @@
-"""The folder of a run: its files, their rows, and how they are read and written. No other module knows them.
+"""A run's folder: its files, their rows, and how they are read and written. No other module knows them.
 
 config.toml   every setting             run.json          environment, seed, versions, git revision
 curve.csv     the learning curve        evaluations.csv   deterministic evaluations
 times.csv     seconds by phase          best.ckpt, final.ckpt   policies with their normalisation (not of baselines)
 checkpoints/  the whole state           events.out.…      TensorBoard (not of baselines)
-done.json     of a run that `geonpg compare` has ended
+done.json     marks a run that `geonpg compare` has completed
 """
 
 import csv
@@ -29,7 +29,7 @@ NO_MATTER = ("description", "env_threads")  # in a config.toml: they change no r
 
 
 class CurveRow(NamedTuple):
-    """The learning curve after one update; NaN where the algorithm does not tell."""
+    """One row of the learning curve, after an update; NaN for what the algorithm does not report."""
 
     steps: int
     return_: float  # mean over the latest training episodes, as `length` is
@@ -42,7 +42,7 @@ class CurveRow(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Deterministic episodes after so many steps."""
+    """The returns of deterministic episodes after so many steps."""
 
     steps: int
     mean: float
@@ -51,7 +51,7 @@ class Evaluation(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds since the run began, in all and by phase; NaN for a phase that is not told apart."""
+    """Seconds since the run began, in total and by phase; NaN for a phase that is not measured."""
 
     steps: int
     seconds: float
@@ -67,37 +67,37 @@ Row = TypeVar("Row", CurveRow, Evaluation, Times)
 
 @dataclass(frozen=True)
 class TableFile(Generic[Row]):
-    """A CSV file in a run's folder whose rows are of one kind."""
+    """A CSV file in a run's folder with rows of one type."""
 
     name: str
     row: type[Row]
 
     @property
     def file(self) -> str:
-        """The file's name."""
+        """The name of the file."""
         return f"{self.name}.csv"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Column titles: the fields of a row, without the underscore that keeps `return` apart from the keyword."""
+        """Column titles: the fields of a row, where `return_` is called `return`."""
         return tuple(field.rstrip("_") for field in self.row._fields)
 
     def text(self, rows: Sequence[Row]) -> str:
-        """The whole file with these rows."""
+        """Return the content of the file with these rows."""
         cells = [[" ".join(map(repr, cell)) if isinstance(cell, list) else cell for cell in row] for row in rows]
         return Table(self.name, self.name, self.columns, cells).csv()
 
     def write(self, folder: Path, rows: Sequence[Row]) -> None:
-        """Write the file, unless the folder holds it as it should be."""
+        """Write the file unless it already has this content."""
         if not holds(folder / self.file, self.text(rows).encode()):
             write_text(folder / self.file, self.text(rows))
 
     def read(self, folder: Path) -> list[Row]:
-        """All rows; FileNotFoundError without a file, Refused for one that is damaged."""
+        """Read all rows; raise FileNotFoundError if there is no file, Refused if it is damaged."""
         return [self._parsed(cells) for cells in self._cells(folder)]
 
     def last(self, folder: Path) -> Row | None:
-        """The last row; None while there is none that can be read."""
+        """Read the last row; None if there is no readable one."""
         try:
             cells = self._cells(folder)
             return self._parsed(cells[-1]) if cells else None
@@ -105,7 +105,7 @@ class TableFile(Generic[Row]):
             return None
 
     def has_rows(self, folder: Path) -> bool:
-        """Whether there is more than a heading."""
+        """Return whether the file holds more than a heading."""
         path = folder / self.file
         return path.is_file() and len(path.read_bytes().splitlines()) > 1
 
@@ -129,7 +129,7 @@ class TableFile(Generic[Row]):
 
 
 def parsed(cell: str, kind: type) -> Any:
-    """The number in a cell, or the numbers."""
+    """Parse a cell: a number, or a list of numbers."""
     return kind(cell) if kind in (int, float) else [float(number) for number in cell.split()]
 
 
@@ -142,12 +142,12 @@ MADE = (BEST, FINAL, "events.out.*", ".*.tmp", f"{CHECKPOINTS}/step_*.ckpt", f"{
 
 
 def holds(path: Path, data: bytes) -> bool:
-    """Whether the file is there with these bytes."""
+    """Return whether a file exists with exactly these bytes."""
     return path.is_file() and path.read_bytes() == data
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """What the config.toml of a run says."""
+    """Read the config.toml of a run; raise Refused if the folder has none."""
     try:
         return parse_toml((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -157,13 +157,16 @@ def read_config(folder: Path) -> dict[str, Any]:
 def config_difference(
     config: Mapping[str, Any], other: Mapping[str, Any], no_matter: Collection[str] = NO_MATTER
 ) -> str:
-    """The first setting that differs between two runs; one that either did not know yet was as it was before it."""
+    """Describe the first setting in which two runs differ; empty if none does.
+
+    A setting that one of them does not know has the value that runs had before it was introduced.
+    """
     usual = {**{key: field.default for key, field in FIELDS.items()}, **EARLIER}
     return first_difference(config, other, no_matter, usual)
 
 
 def require_state(folder: Path) -> None:
-    """Refuse to resume a run that has results and no checkpoint: it would begin anew, over them."""
+    """Refuse to resume a run that has results but no checkpoint, because it would start again and overwrite them."""
     ended = any((folder / name).exists() for name in (DONE, FINAL))
     require(not ended, f"{folder} has ended and holds its results only, no state to go on from: begin another run")
     begun = CURVE.has_rows(folder) or EVALUATIONS.has_rows(folder)
@@ -171,17 +174,17 @@ def require_state(folder: Path) -> None:
 
 
 def is_done(folder: Path) -> bool:
-    """Whether `geonpg compare` has ended the run, and its results are there."""
+    """Return whether `geonpg compare` has completed the run and its results are present."""
     return (folder / DONE).exists() and EVALUATIONS.has_rows(folder)
 
 
 def has_lost_results(folder: Path) -> bool:
-    """Whether the run has ended, and its evaluations are neither there nor to be made again from a checkpoint."""
+    """Return whether a completed run has lost its evaluations, with no checkpoint to restore them from."""
     return (folder / DONE).exists() and not is_done(folder) and not any(folder.glob(f"{CHECKPOINTS}/step_*.ckpt"))
 
 
 def finish(folder: Path) -> None:
-    """Say that the run in a folder is complete, and remove what interrupted ones have left beside it."""
+    """Mark the run in a folder as complete, and remove temporary folders that interrupted processes left beside it."""
     last = EVALUATIONS.last(folder)
     if last is None:
         raise Refused(f"{folder} has ended without an evaluation")
@@ -191,7 +194,7 @@ def finish(folder: Path) -> None:
 
 
 def compact(folder: Path) -> None:
-    """Drop the models and checkpoints of a run that is done; what a report needs, and what others put there, stays."""
+    """Delete the models and checkpoints of a completed run; keep what reports need, and files that others put there."""
     for entry in [path for pattern in MADE for path in folder.glob(pattern)]:
         entry.unlink()
     with suppress(OSError):  # something else is in it, or it is not there
@@ -199,13 +202,13 @@ def compact(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a process has left half-written that was killed."""
+    """Remove files that a killed process left half-written."""
     for leftover in [*folder.glob(".*.tmp"), *folder.glob(f"{CHECKPOINTS}/.*.tmp")]:
         leftover.unlink(missing_ok=True)
 
 
 def inode(folder: Path) -> tuple[int, int] | None:
-    """What tells a folder from another one of the same name; None if there is none."""
+    """Return what tells a folder from another of the same name; None if it does not exist."""
     try:
         status = folder.stat()
     except OSError:
@@ -214,6 +217,6 @@ def inode(folder: Path) -> tuple[int, int] | None:
 
 
 def require_home(folder: Path, home: tuple[int, int] | None) -> None:
-    """Stop a run whose folder is not the one that it began in: what it wrote there could never be resumed."""
+    """Raise FileNotFoundError if the run's folder is not the one it began in: nothing saved there could be resumed."""
     if inode(folder) != home:
         raise FileNotFoundError("its folder was removed or replaced while it trained, so it cannot be saved")

@@ -1,4 +1,4 @@
-"""What a run has recorded so far: the rows of its tables. Every checkpoint holds it, so that they can be made again."""
+"""Everything that a run has recorded: the rows of its tables. Checkpoints hold it, so the tables can be rewritten."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ FORM = {
 
 @dataclass
 class History:
-    """The rows of a run's tables, and the seconds of each phase since it began."""
+    """The rows of a run's tables, and the seconds spent in each phase."""
 
     curve: list[CurveRow] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
@@ -34,7 +34,7 @@ class History:
 
     @classmethod
     def of_state(cls, state: Mapping[str, Any]) -> "History":
-        """The history that a checkpoint holds, which is of FORM."""
+        """Make a history from a checkpoint's data, which has the form FORM."""
         return cls(
             [CurveRow(*row) for row in state["curve"]],
             [Evaluation(*row) for row in state["evaluations"]],
@@ -43,7 +43,7 @@ class History:
         )
 
     def state(self) -> dict[str, Any]:
-        """Plain data for a checkpoint: a row is a list."""
+        """Return plain data for a checkpoint; rows become lists."""
         return {
             "curve": [list(row) for row in self.curve],
             "evaluations": [list(row) for row in self.evaluations],
@@ -53,38 +53,38 @@ class History:
 
     @property
     def evaluated(self) -> int:
-        """The step of the last evaluation; 0 before the first."""
+        """The step of the last evaluation; 0 if there is none."""
         return self.evaluations[-1].steps if self.evaluations else 0
 
     @property
     def recorded(self) -> int:
-        """The step of the last row of the curve; 0 before the first."""
+        """The step of the last row of the curve; 0 if there is none."""
         return self.curve[-1].steps if self.curve else 0
 
     @property
     def best(self) -> Evaluation | None:
-        """The best evaluation, the first of equals; None before any."""
+        """The best evaluation, the first if several are equal; None if there is none."""
         return max(self.evaluations, key=attrgetter("mean"), default=None)
 
     def record(self, row: CurveRow) -> None:
-        """Add a row of the curve, and what time it is."""
+        """Append a row to the curve, and one to the times."""
         self.curve.append(row)
         self.times.append(Times(row.steps, **self.seconds))
 
     def tables(self) -> Iterator[tuple[str, str]]:
-        """Name and content of every table's file."""
+        """Yield the name and content of every table's file."""
         yield CURVE.file, CURVE.text(self.curve)
         yield EVALUATIONS.file, EVALUATIONS.text(self.evaluations)
         yield TIMES.file, TIMES.text(self.times)
 
     def write(self, folder: Path) -> None:
-        """Write those tables that the folder does not hold yet as they are."""
+        """Write the tables into the folder, except those that are already up to date."""
         CURVE.write(folder, self.curve)
         EVALUATIONS.write(folder, self.evaluations)
         TIMES.write(folder, self.times)
 
     def contradiction(self, settings: Settings, steps: int) -> str:
-        """What shows, in words, that no run has recorded this up to so many steps; empty if nothing does."""
+        """Describe what no run could have recorded by this step; empty if nothing is wrong."""
         if [row.steps for row in self.curve] != [row.steps for row in self.times]:
             return "its curve and its times are not of the same steps"
         if any(len(row.returns) not in (settings.eval_episodes, FINAL_EPISODES) for row in self.evaluations):

@@ -1,4 +1,4 @@
-"""Looks after a run between updates: curve, evaluations, checkpoints, stopping."""
+"""What happens between the updates of a run: curve, evaluations, checkpoints, stopping."""
 
 import time
 from collections.abc import Callable
@@ -18,10 +18,10 @@ CHECKPOINT_SECONDS = 5.0  # between two checkpoints, so that a kill loses less t
 
 
 class Keeper(BaseCallback):
-    """A callback of SB3's that does, between two updates of a run, whatever is due.
+    """A callback for SB3 that does whatever is due between two updates of a run.
 
     watch: called after every update.
-    stop: whether the run shall save its state and end, by Stopped.
+    stop: asked after every update; if true the run saves its state and raises Stopped.
     """
 
     def __init__(self, run: "Run[Any]", watch: Callable[["Run[Any]"], None], stop: Callable[[], bool]) -> None:
@@ -47,7 +47,7 @@ class Keeper(BaseCallback):
         return True
 
     def after_update(self, final: bool = False) -> None:
-        """Do what is due now. Every rank knows what that is, and the first one writes it down."""
+        """Do what is due. Every rank decides the same; rank 0 writes the files."""
         run, ranks, history = self.run, self.run.ranks, self.run.history
         if ranks.rank == 0:
             require_home(run.folder, self.home)
@@ -73,13 +73,13 @@ class Keeper(BaseCallback):
             raise Stopped
 
     def _measure(self, phase: str) -> None:
-        """Count the time since the last call, or since the rollout began, as this phase's."""
+        """Add the time since the last call, or since the rollout began, to this phase."""
         now = time.perf_counter()
         self.measured[phase] += now - self.lap
         self.lap = now
 
     def _count_seconds(self) -> None:
-        """Add what this process has spent to what those before it had."""
+        """Add the seconds of this process to those of the processes before it."""
         if not self.fresh:
             self._measure("policy")
         phases = self.run.plan.seconds(self.run.agent, self.measured)

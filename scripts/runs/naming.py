@@ -1,4 +1,4 @@
-"""The default folder of a run, what is said if it is taken, and the commands that take a run's folder."""
+"""Default names of run folders, messages about folders that are taken, and commands to suggest."""
 
 import hashlib
 import shlex
@@ -16,7 +16,7 @@ LONGEST = 120  # characters of settings in a name; file systems take 255 in all
 
 
 def run_name(plan: OurPlan) -> str:
-    """Name a run after its environment, preset, method, settings that are not the preset's, and seed."""
+    """Name a run after its environment, preset, method, settings other than the preset's, and seed."""
     usual = asdict(load(plan.preset, plan.env_id))
     chosen = {key: value for key, value in asdict(plan.settings).items() if key not in UNNAMED and value != usual[key]}
     settings = "_".join(f"{key}={spelled(value)}" for key, value in chosen.items())
@@ -27,7 +27,7 @@ def run_name(plan: OurPlan) -> str:
 
 
 def why_taken(folder: Path, plan: OurPlan) -> str:
-    """What stands in the way of a new run, in words: the same run, another one, or something else."""
+    """Explain why a new run cannot use a folder: it holds the same run, another one, or something else."""
     try:
         there = plan_of(folder)
     except Refused as error:
@@ -41,7 +41,7 @@ def why_taken(folder: Path, plan: OurPlan) -> str:
 
 
 def next_commands(folder: Path, env_id: str, curves: Path | None = None) -> str:
-    """Two lines for whoever has trained a run: a video of it, and the curves, its own or those in `curves`."""
+    """Suggest two commands after training: a video, and the curves of the run or of all runs in `curves`."""
     watch = shlex.join(
         ["geonpg", "evaluate", str(folder), *env_arguments(env_id), "--video", str(folder / "final.mp4")]
     )

@@ -1,4 +1,4 @@
-"""The plan of a run of our agent."""
+"""The plan of a run of our own agent."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -23,9 +23,9 @@ CURVE_EVERY = 10  # updates per row of the learning curve
 
 @dataclass(frozen=True)
 class OurPlan(Plan[ACKTR]):
-    """A run of our agent.
+    """The plan of a run of our own agent.
 
-    preset: where its settings come from, a name or a file; they are complete without it.
+    preset: where the settings come from, a name or a .toml file; they are complete without it.
     device: cpu or cuda.
     """
 
@@ -36,7 +36,7 @@ class OurPlan(Plan[ACKTR]):
 
     @property
     def name(self) -> str:
-        """Environment, preset, method and seed: the default name of the run's folder begins and ends so."""
+        """Environment, preset, method and seed, joined to a name."""
         return f"{self.env_id.replace('/', '-')}_{Path(self.preset).stem}_{self.settings.method}_{self.seed}"
 
     @property
@@ -87,7 +87,7 @@ class OurPlan(Plan[ACKTR]):
 
 
 def shared(settings: Settings, ranks: Ranks) -> Settings:
-    """The settings of a rank; Refused if the environments cannot be shared out evenly."""
+    """Return the settings for one rank; raise Refused if the environments cannot be divided evenly among the ranks."""
     count = settings.n_envs
     require(count % ranks.size == 0, f"n_envs must be a multiple of the {ranks.size} processes, not {count}")
     if ranks.size > 1 and settings.env_threads == 0:

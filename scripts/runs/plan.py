@@ -1,4 +1,4 @@
-"""What a run is, before it has done anything: all that `Run` and `Keeper` need to know of an algorithm."""
+"""The plan of a run: everything that `Run` and `Keeper` need to know about an algorithm."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ Agent = TypeVar("Agent", bound=OnPolicyAlgorithm)
 
 @dataclass(frozen=True)
 class Plan(ABC, Generic[Agent]):
-    """What a run is, before it has done anything.
+    """What a run is before it has done anything; subclasses say how an algorithm is made and what it reports.
 
-    env_id, seed: the task, and where its random numbers begin.
-    settings: those of environments, evaluations and budget are every algorithm's; the others are ours alone.
+    env_id, seed: the task, and the seed of all its random numbers.
+    settings: environments, evaluations and budget for every algorithm; everything else for our agent only.
     """
 
     env_id: str
@@ -33,11 +33,11 @@ class Plan(ABC, Generic[Agent]):
     @property
     @abstractmethod
     def values(self) -> Mapping[str, Any]:
-        """Every setting of the algorithm by name, as config.toml says them."""
+        """Every setting of the algorithm by name, as in config.toml."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint must agree with; the number of steps may change."""
+        """Settings that a checkpoint must agree with; the number of steps may change."""
         return {**self.values, "env": self.env_id, "seed": self.seed, "steps": None}
 
     @property
@@ -48,31 +48,34 @@ class Plan(ABC, Generic[Agent]):
     @property
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What run.json says beside the versions."""
+        """The contents of run.json, apart from versions."""
 
     @abstractmethod
     def for_steps(self, steps: int) -> Self:
-        """The same plan for another number of steps."""
+        """Return this plan with another number of steps."""
 
     @abstractmethod
     def make(self, ranks: Ranks) -> tuple[VecEnv, Agent]:
-        """The environments, or this rank's share of them, and the agent that learns in them."""
+        """Make the agent with its environments, or with this rank's share of them."""
 
     @abstractmethod
     def owes_row(self, agent: Agent, recorded: int) -> bool:
-        """Whether the update just made goes into the learning curve, whose last row is of step `recorded`."""
+        """Return whether the last update belongs in the learning curve, whose latest row is of step `recorded`."""
 
     @abstractmethod
     def curve_row(self, agent: Agent) -> CurveRow:
-        """The row of the learning curve for the update just made."""
+        """Return the row of the learning curve for the last update."""
 
     @abstractmethod
     def seconds(self, agent: Agent, measured: Mapping[str, float]) -> Mapping[str, float]:
-        """Seconds of this process by phase; `measured` from outside are those of rollouts and of updates ("policy")."""
+        """Return this process's seconds by phase.
+
+        measured: seconds of rollouts ("rollout") and of updates ("policy"), measured from outside the agent.
+        """
 
 
 def episode_means(agent: OnPolicyAlgorithm) -> tuple[float, float]:
-    """Mean return and mean length of the latest training episodes; NaN before the first has ended."""
+    """Return mean return and mean length of the latest training episodes; NaN before the first one ends."""
     episodes = agent.ep_info_buffer or ()
     if not episodes:
         return float("nan"), float("nan")

@@ -1,4 +1,4 @@
-"""This process, prepared for a run; under `torchrun`, the processes that train one agent together."""
+"""This process: its setup for a run, and the group of processes under `torchrun`."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ from geonpg.kfac import ALONE, ProcessGroup, Ranks
 
 @contextmanager
 def joined() -> Iterator[Ranks]:
-    """The processes that torchrun has started, joined to one group; this process alone without torchrun."""
+    """Join the process group that torchrun has started; without torchrun, this process is alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
@@ -26,17 +26,17 @@ def joined() -> Iterator[Ranks]:
 
 
 def is_first() -> bool:
-    """True on rank 0, which speaks and writes for all."""
+    """Return True on rank 0."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def cores() -> int:
-    """This process's share of the machine's cores."""
+    """Return this process's share of the machine's cores."""
     return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def keep_memory() -> None:
-    """Ask glibc not to return memory to the system after every update, only to ask for it again."""
+    """Ask glibc to keep freed memory instead of returning it to the system after every update."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         for option in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
@@ -44,6 +44,6 @@ def keep_memory() -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Set this process up for a run: the number of torch's threads decides the last bits of a sum."""
+    """Set this process up for a run; the number of torch's threads decides the last bits of sums."""
     torch.set_num_threads(settings.torch_threads)
     keep_memory()

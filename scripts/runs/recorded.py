@@ -1,4 +1,4 @@
-"""The plan of a run that has begun, as its folder says it, and whether it is the one that is asked for."""
+"""The plan of a run that has begun, read from its folder, and how it differs from another plan."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from geonpg.scripts.runs.plan import Plan
 
 
 def plan_of(folder: Path) -> Plan[Any]:
-    """The plan of the run in a folder, ours or a baseline's; Refused if this version does not know its settings."""
+    """Read the plan of the run in a folder, ours or a baseline's; raise Refused if a setting is unknown."""
     facts, config = facts_of(folder), read_config(folder)
     is_baseline = "algorithm" in config
     known = baseline_keys(folder, config) if is_baseline else {"description", *FIELDS}
@@ -26,12 +26,12 @@ def plan_of(folder: Path) -> Plan[Any]:
 
 
 def our_plan_of(folder: Path, facts: Facts) -> OurPlan:
-    """The plan of a run of ours."""
+    """Read the plan of a run of our own agent."""
     return OurPlan(facts.env, facts.seed, load_recorded(str(folder / CONFIG)), facts.preset, facts.device)
 
 
 def baseline_keys(folder: Path, config: Mapping[str, Any]) -> set[str]:
-    """Every setting that a baseline's config.toml may have; Refused if a value is of another kind, or missing."""
+    """Return the settings that a baseline's config.toml may hold; raise Refused for a missing or mistyped one."""
     usual = {"settings": "default", **zoo.defaults_of(str(config["algorithm"])), **dict.fromkeys(BUDGET, 0)}
     for key, value in usual.items():
         kinds = (int, float) if isinstance(value, float) else type(value)
@@ -41,13 +41,13 @@ def baseline_keys(folder: Path, config: Mapping[str, Any]) -> set[str]:
 
 
 def difference(folder: Path, plan: Plan[Any]) -> str:
-    """The first thing in which the run in a folder differs from a plan, apart from its number of steps."""
+    """Describe the first difference between the run in a folder and a plan, apart from their steps; empty if none."""
     there = plan_of(folder)
     return config_difference(*({**each.identity, "device": each.facts["device"]} for each in (there, plan)))
 
 
 def require_same(folder: Path, plan: Plan[Any], advice: str, steps_advice: str = "") -> None:
-    """Refuse to go on with the run in a folder as if it were this one, which it is not."""
+    """Refuse to resume the run in a folder if it is not the planned one."""
     other, steps, wanted = difference(folder, plan), plan_of(folder).settings.steps, plan.settings.steps
     require(not other, f"{folder} holds another run, which differs in {other}: {advice}")
     require(steps == wanted, f"{folder} was begun for {steps} steps, not {wanted}: {steps_advice}{advice}")

@@ -1,4 +1,4 @@
-"""One training run in one folder (see folder.py): it begins, goes on after a kill bit for bit, and leaves results."""
+"""One training run in one folder (see folder.py), which resumes after a kill bit for bit."""
 
 import logging
 import sys
@@ -29,18 +29,18 @@ from geonpg.scripts.runs.history import FINAL_EPISODES, FORM, History
 from geonpg.scripts.runs.keeper import Keeper
 from geonpg.scripts.runs.plan import Agent, Plan
 from geonpg.scripts.runs.process import prepare
-from geonpg.scripts.runs.recorded import plan_of
+from geonpg.scripts.runs.recorded import plan_of, require_same
 from geonpg.scripts.runs.trust import recorded_env
 
 
 def unwatched(run: "Run[Any]") -> None:
-    """Nobody looks at the run while it trains."""
+    """Do nothing: the default of `Run.train(watch=...)`."""
 
 
 class Run(Generic[Agent]):
-    """A plan, its environments and agent, and what has come of them so far.
+    """A plan with its environments, its agent, and everything recorded so far.
 
-    Begin one by `Run.begin`, go on with one by `Run.resume`, then `train`.
+    Start with `Run.begin` or `Run.resume`, then call `train`.
     """
 
     def __init__(self, plan: Plan[Agent], folder: Path, ranks: Ranks = ALONE) -> None:
@@ -53,7 +53,7 @@ class Run(Generic[Agent]):
 
     @classmethod
     def begin(cls, plan: Plan[Agent], folder: Path, ranks: Ranks = ALONE) -> "Run[Agent]":
-        """Begin a run. Everything that can be wrong is found before its folder appears, which does so whole."""
+        """Begin a run; raise Refused before the folder appears if anything is wrong."""
         require(ranks.rank > 0 or not folder.exists(), f"{folder} exists: choose another folder")
         run = cls(plan, folder, ranks)
         if ranks.rank == 0:
@@ -64,10 +64,10 @@ class Run(Generic[Agent]):
     def resume(
         cls, folder: Path, steps: int | None = None, ranks: Ranks = ALONE, env_id: str | None = None
     ) -> "Run[Any]":
-        """Take up the run in a folder at its last good checkpoint.
+        """Resume the run in a folder from its last good checkpoint.
 
-        steps: make so many in all, instead of those it was begun for.
-        env_id: the environment as the user names it, which must be the run's own.
+        steps: train to this number of steps instead of the one it was begun with.
+        env_id: the environment as named by the user, which must be the run's own.
         """
         plan = plan_of(folder)
         recorded_env(plan.env_id, env_id, folder)
@@ -82,8 +82,16 @@ class Run(Generic[Agent]):
             files.remove_leftovers(folder)
         return run
 
+    @classmethod
+    def begin_or_resume(cls, plan: Plan[Agent], folder: Path, advice: str = "choose another folder") -> "Run[Agent]":
+        """Begin the run, or resume it if its folder exists; raise Refused, with advice, if another run is there."""
+        if not folder.exists():
+            return cls.begin(plan, folder)
+        require_same(folder, plan, advice)
+        return cls.resume(folder, env_id=plan.env_id)
+
     def warn(self) -> None:
-        """Say what may keep a resumed run from ending as it would have."""
+        """Warn of everything that may keep a resumed run from ending as it would have."""
         warn_of_changes(facts_of(self.folder))
         if not self.plan.only_tables:
             warn_of_best(self.folder, self.history.best, self.steps)
@@ -91,7 +99,7 @@ class Run(Generic[Agent]):
             logging.warning("these environments cannot be restored: they begin new episodes")
 
     def extend(self) -> None:
-        """Write down that the run now makes as many steps as its plan says."""
+        """Record that the run now trains to the number of steps in its plan."""
         wanted = self.plan.settings.steps
         made = f"{self.folder} has made {self.steps} steps already"
         require(wanted > self.steps, f"{made}: --steps must be more, not {wanted}")
@@ -108,12 +116,12 @@ class Run(Generic[Agent]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing is left to train; the evaluation at the end comes before the last checkpoint."""
+        """Whether nothing is left to train or evaluate."""
         return self.steps >= self.plan.settings.steps and self.history.evaluated == self.steps
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is finished and all of its results are there as they should be."""
+        """Whether the run is finished and all its results are present and correct."""
         if not self.is_finished:
             return False
         due = {name: text.encode() for name, text in self.history.tables()}
@@ -122,11 +130,11 @@ class Run(Generic[Agent]):
 
     @property
     def owes_evaluation(self) -> bool:
-        """Whether an evaluation is due, after an update or because it was interrupted."""
+        """Whether an evaluation is due, after an update or because the last one was interrupted."""
         return self.steps >= self.history.evaluated + self.plan.settings.eval_every
 
     def write_results(self, final: bool) -> None:
-        """Write what follows from the state: the tables and, at the end, the model."""
+        """Write the tables and, at the end, the final model."""
         if self.ranks.rank > 0:
             return
         self.history.write(self.folder)
@@ -134,9 +142,9 @@ class Run(Generic[Agent]):
             write(self.folder / files.FINAL, self.model())
 
     def restore(self, path: Path, state: dict[str, Any], of_any_length: bool = False) -> None:
-        """Go on from a checkpoint. After a CheckpointError the run is at its beginning again.
+        """Continue from a checkpoint; after a CheckpointError the run is as new.
 
-        of_any_length: the checkpoint may be of a run that was to make another number of steps.
+        of_any_length: accept a checkpoint of a run with another number of steps.
         """
         self._check_identity(path, state, of_any_length)
         try:
@@ -187,7 +195,7 @@ class Run(Generic[Agent]):
             self.checkpoints.save(self.steps, {"agent": agent, "ranks": ranks, **self.history.state(), **identity})
 
     def train(self, stop: Callable[[], bool], watch: Callable[["Run[Any]"], None] = unwatched) -> None:
-        """Train to the end, or until `stop()`. `watch` is called after every update."""
+        """Train to the end, or raise Stopped after `stop()` is true. `watch` is called after every update."""
         if self.is_finished:  # and some of its results were lost
             self.write_results(final=True)
             return
@@ -204,7 +212,7 @@ class Run(Generic[Agent]):
         self.ranks.gather()
 
     def evaluate(self, final: bool, stop: Callable[[], bool]) -> bool:
-        """Evaluate the policy; whether that came to its end before `stop()`, otherwise there is no trace of it."""
+        """Evaluate the policy; return False, with nothing recorded, if `stop()` interrupted it."""
         if self.ranks.rank > 0:  # the first one evaluates for all
             self.history.evaluations.append(Evaluation(self.steps, float("nan"), float("nan"), []))
             return True
@@ -226,7 +234,7 @@ class Run(Generic[Agent]):
         return True
 
     def model(self) -> dict[str, Any]:
-        """The policy with its normalisation and what is needed to build it; no times, so that equal runs are equal."""
+        """Return the policy with its normalisation and all that is needed to rebuild it; equal runs have equal ones."""
         normalization = normalization_of(self.env)
         return {
             "env": self.plan.env_id,
@@ -238,7 +246,7 @@ class Run(Generic[Agent]):
 
 
 def parts_by_rank(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """What each process had for itself when it wrote a checkpoint."""
+    """Return the part of a checkpoint that belongs to each rank."""
     if "ranks" in state:
         return list(state["ranks"])
     # earlier versions kept the environments of each rank only, and of a baseline all with its agent
@@ -246,7 +254,7 @@ def parts_by_rank(state: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def of_all_ranks(ranks: Ranks, own: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every rank's own part of the state."""
+    """Collect every rank's own part of the state."""
     if ranks.size == 1:
         return [own]
     data = torch.frombuffer(bytearray(to_bytes(own)), dtype=torch.uint8)

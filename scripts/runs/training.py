@@ -1,4 +1,4 @@
-"""What `geonpg train` does with its arguments: a run, its progress bar, and how it ends."""
+"""`geonpg train` after its arguments are parsed: a run, its progress bar, and how it ends."""
 
 import logging
 import shlex
@@ -32,13 +32,13 @@ from geonpg.scripts.runs.trust import env_arguments
 
 
 def overrides_from(arguments: Namespace) -> dict[str, Any]:
-    """The settings that the command line gives."""
+    """Collect the settings given on the command line."""
     given = {"method": arguments.method, "steps": arguments.steps, "n_envs": arguments.n_envs}
     return parse_overrides(arguments.set) | {key: value for key, value in given.items() if value is not None}
 
 
 def plan_from(arguments: Namespace) -> OurPlan:
-    """The run that the command line asks for; Refused if something in it cannot be."""
+    """Make the plan that the arguments describe; raise Refused if it cannot work."""
     overrides = overrides_from(arguments)
     settings = load(arguments.preset, arguments.env, overrides)
     check_device(arguments.device)
@@ -47,7 +47,7 @@ def plan_from(arguments: Namespace) -> OurPlan:
 
 
 def check_device(name: str) -> None:
-    """Refuse a device that is not here."""
+    """Refuse a device that this machine does not have."""
     legal = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     if name not in legal:
         raise Refused(f"device {name!r} is not here: choose one of {', '.join(legal)}")
@@ -55,7 +55,7 @@ def check_device(name: str) -> None:
 
 @contextmanager
 def quiet_threads() -> Iterator[None]:
-    """Inside, threads say nothing of files that they cannot write: TensorBoard's raises the same error here as well."""
+    """Silence OSErrors of threads: TensorBoard's writer raises them in the main thread as well."""
     before = threading.excepthook
     threading.excepthook = lambda failure: None if isinstance(failure.exc_value, OSError) else before(failure)
     try:
@@ -65,7 +65,7 @@ def quiet_threads() -> Iterator[None]:
 
 
 def prepared(arguments: Namespace, ranks: Ranks) -> AbstractContextManager[Run[Any]]:
-    """The run that was asked for, new or gone on with, ready to train, with its folder locked."""
+    """Begin or resume the run that the arguments name, with its folder locked."""
     if arguments.resume:
         take_up = partial(Run.resume, arguments.resume, arguments.steps, ranks, arguments.env)
         return alone(arguments.resume, take_up, holds=is_first())
@@ -75,14 +75,14 @@ def prepared(arguments: Namespace, ranks: Ranks) -> AbstractContextManager[Run[A
 
 
 def begun(plan: OurPlan, folder: Path, ranks: Ranks) -> Run[Any]:
-    """Begin a run; Refused, with the reason, if its folder is taken."""
+    """Begin a run; raise Refused, with the reason, if its folder is taken."""
     if is_first() and folder.exists():
         raise Refused(why_taken(folder, plan))
     return Run.begin(plan, folder, ranks)
 
 
 def execute(run: Run[Any], signals: Signals, ranks: Ranks) -> int:
-    """Train the run to its end, or say why it ended before; the command's exit code."""
+    """Train the run to its end or say why it ended early; return the exit code."""
     if run.is_complete:
         tell(f"{run.folder} is complete: {summary(run)}")
         return 0
@@ -90,7 +90,7 @@ def execute(run: Run[Any], signals: Signals, ranks: Ranks) -> int:
         with closing(Bar(run)) as bar:
             run.train(signals, watch=bar)
     except Stopped:
-        tell(f"stopped at {run.steps} steps; go on with: {again(run)}")
+        tell(f"stopped at {run.steps} steps; go on with: {resume_command(run)}")
         return 128 + (signals.received or signal.SIGTERM)  # it may have come to another rank
     except OSError as error:
         return failed(f"{run.folder} ended at {run.steps} steps: {named(run.folder, error)}")
@@ -100,50 +100,50 @@ def execute(run: Run[Any], signals: Signals, ranks: Ranks) -> int:
         if ranks.size == 1:
             raise
         lost = f"{run.folder} lost one of its {ranks.size} processes at {run.steps} steps ({first_line(error)})"
-        return failed(f"{lost}; go on with: {again(run)}")
+        return failed(f"{lost}; go on with: {resume_command(run)}")
     tell(f"{run.folder}: {summary(run)}")
     return 0
 
 
-def again(run: Run[Any]) -> str:
-    """The command that goes on with a run, with as many processes."""
+def resume_command(run: Run[Any]) -> str:
+    """Return the command that resumes a run with as many processes."""
     size = run.ranks.size
     command = ["geonpg", "train"] if size == 1 else ["torchrun", "--nproc-per-node", str(size), "scripts/train.py"]
     return shlex.join([*command, "--resume", str(run.folder), *env_arguments(run.plan.env_id)])
 
 
 def how_to_go_on(run: Run[Any]) -> str:
-    """From which step the run goes on, and by which command."""
+    """Say from which step the run resumes, and by which command."""
     saved = run.checkpoints.paths()
-    return f"go on from step {step_of(saved[-1]) if saved else 0} with: {again(run)}"
+    return f"go on from step {step_of(saved[-1]) if saved else 0} with: {resume_command(run)}"
 
 
 def tell(text: str) -> None:
-    """Print it once, however many processes there are."""
+    """Print on rank 0 only."""
     if is_first():
         print(text)
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an exception says."""
+    """Return the first line of an exception's message."""
     return str(error).split("\n", 1)[0]
 
 
 def failed(reason: str, frames: str = "") -> int:
-    """Print why the command failed, below the environment's own frames; the exit code."""
+    """Print why the command failed, after the environment's own frames; return the exit code."""
     print(f"{frames}geonpg train: {reason}", file=sys.stderr)
     return 2
 
 
 def summary(run: Run[Any]) -> str:
-    """The last evaluation in words and, of a run that has left a model, what to do next with it."""
+    """Describe the last evaluation and, if the run left a model, what to do with it."""
     last = run.history.evaluations[-1]
     found = f"{last.mean:.1f} ± {last.std:.1f} over {len(last.returns)} deterministic episodes after {last.steps} steps"
     return found if run.plan.only_tables else f"{found}\n{next_commands(run.folder, run.plan.env_id)}"
 
 
 def train(arguments: Namespace) -> int:
-    """Train the run that the arguments name; the command's exit code."""
+    """Train the run that the arguments name; return the exit code."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
         heard = listening(AFTER_UPDATE if is_first() else "")

@@ -7,7 +7,7 @@ import pytest
 from geonpg.configs import load
 from geonpg.scripts import train, tune
 from geonpg.scripts.jobs import tuning
-from geonpg.scripts.jobs.tuning import SPACE, conclude, settings_of
+from geonpg.scripts.jobs.tuning import SPACE, settings_of, write_best
 from geonpg.scripts.tune import parse
 
 pytest.importorskip("ray")
@@ -50,8 +50,8 @@ def test_a_search_leaves_a_preset_that_trains(tmp_path: Path, capsys: pytest.Cap
 def test_another_search_in_the_same_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ray would take the first one's trials for this one's."""
     flags = ["--env", "InvertedPendulum-v4", "--results", str(tmp_path), "--out", str(tmp_path / "t.toml")]
-    tuning.record(parse(flags))
-    tuning.record(parse(flags))
+    tuning.pin_search(parse(flags))
+    tuning.pin_search(parse(flags))
     assert tune.main([*flags, "--preset", "paper", "--trials", "64"]) == 2
     assert "was made with other settings, trials (32 and 64): choose other --results" in capsys.readouterr().err
 
@@ -70,13 +70,13 @@ def test_what_cannot_end_well_is_not_begun(tmp_path: Path, capsys: pytest.Captur
 def test_the_best_is_the_best_of_those_that_ran_to_the_end(tmp_path: Path) -> None:
     arguments = parse(["--env", "Hopper-v4", "--steps", "1000", "--out", str(tmp_path / "t.toml")])
     early, first, second = Result(900.0, 200), Result(500.0, 1000, damping=0.1), Result(600.0, 1000, damping=0.2)
-    table = conclude(arguments, [early, first, second])
+    table = write_best(arguments, [early, first, second])
     assert [row[0] for row in table.rows] == [600.0, 500.0]
     tuned = load(str(tmp_path / "t.toml"), "Hopper-v4")
     assert tuned.damping == 0.2
     assert tuned.steps == load("default", "Hopper-v4").steps
     with pytest.raises(ValueError, match="no trial has come to its first evaluation"):
-        conclude(arguments, [])
+        write_best(arguments, [])
 
 
 def test_every_key_is_a_setting_and_every_choice_is_legal() -> None:

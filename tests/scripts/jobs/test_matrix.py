@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from short_runs import forget, write_module
 
-from geonpg.scripts.jobs.matrix import groups_from, jobs_of, read, seeds_from
+from geonpg.scripts.jobs.matrix import groups_from, jobs_of, read_groups, seeds_from
 
 STUDY = """
 description = "everything that a study can say"
@@ -38,7 +38,7 @@ seeds = [0]
 def test_a_study_in_its_order(tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text(STUDY)
-    jobs = jobs_of(read(path), {"env_threads": 1})
+    jobs = jobs_of(read_groups(path), {"env_threads": 1})
     assert [job.name for job in jobs] == [
         "Hopper-v4/ppo/zoo/1",
         *(
@@ -116,7 +116,7 @@ def test_what_is_wrong_is_one_sentence(group: str, tmp_path: Path) -> None:
     path = tmp_path / "study.toml"
     path.write_text("[[group]]\n" + group)
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - compared below
-        jobs_of(read(path), {})
+        jobs_of(read_groups(path), {})
     assert str(raised.value).startswith(WRONG[group])
     assert "\n" not in str(raised.value)
 
@@ -135,16 +135,16 @@ def test_a_file_that_is_no_study(content: str, sentence: str, tmp_path: Path) ->
     path = tmp_path / "study.toml"
     path.write_text(content)
     with pytest.raises(ValueError) as raised:  # noqa: PT011 - compared below
-        read(path)
+        read_groups(path)
     assert str(raised.value).startswith(f"{path}: {sentence}")
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cannot read study .*: No such file or directory"):
-        read(tmp_path / "study.toml")
+        read_groups(tmp_path / "study.toml")
     (tmp_path / "study.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"cannot read study .*: it is not UTF-8 text"):
-        read(tmp_path / "study.toml")
+        read_groups(tmp_path / "study.toml")
 
 
 @pytest.mark.parametrize("seeds", ["", "a", "1-", "-3", "0,,2", "1.5"])
@@ -155,12 +155,12 @@ def test_seeds_that_are_none(seeds: str) -> None:
 
 def test_C12_a_byte_order_mark_is_no_part_of_a_study(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(f"[[group]]\n{GEO}", encoding="utf-8-sig")
-    assert [job.name for job in jobs_of(read(tmp_path / "study.toml"), {})] == ["Hopper-v4/default/geo/0"]
+    assert [job.name for job in jobs_of(read_groups(tmp_path / "study.toml"), {})] == ["Hopper-v4/default/geo/0"]
 
 
 def test_C13_a_study_counts_in_powers_of_ten(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(f"[[group]]\n{GEO}steps = 1e5\n[[group]]\n{PPO}steps = 1e5\n")
-    jobs = jobs_of(read(tmp_path / "study.toml"), {})
+    jobs = jobs_of(read_groups(tmp_path / "study.toml"), {})
     assert [job.config["steps"] for job in jobs] == [100_000, 100_000]
     assert all(isinstance(job.config["steps"], int) for job in jobs)
 
