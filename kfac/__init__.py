@@ -15,8 +15,9 @@ from .hessian_free import Cases, HessianFree, HessianFreeSettings, Problem, Trun
 from .metric import Metric
 from .network import Call, Network
 from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
-from .optimizer import NaturalGradient, Report
+from .optimizer import NaturalGradient
 from .ranks import ALONE, ProcessGroup, Ranks
+from .report import Report
 from .rules import RULES, FasterGeodesic, Rule
 from .solvers import SOLVERS, CgSolver, Solver
 

@@ -38,6 +38,7 @@ IDENTITY = Activation(lambda s: s, lambda s, a: torch.ones_like(s), lambda s, a:
 
 
 def elu(alpha: float) -> Activation:
+    """Return the ELU whose negative side saturates at -alpha."""
     return Activation(
         lambda s: F.elu(s, alpha),
         lambda s, a: torch.where(s > 0, 1.0, a + alpha),
@@ -46,7 +47,10 @@ def elu(alpha: float) -> Activation:
 
 
 def activation_of(module: nn.Module) -> Activation | None:
-    """The written-out form of an activation module, if there is one; a subclass may compute anything, and has none."""
+    """Return the written-out form of an activation module, or None.
+
+    A subclass may compute anything, and has none.
+    """
     plain: dict[type, Activation] = {
         nn.Tanh: TANH,
         nn.Sigmoid: SIGMOID,

@@ -1,7 +1,10 @@
 """The curvature of one group of parameters: a Kronecker product, the exact log-std block, a diagonal.
 
 A block has no memory. It turns what a batch shows into statistics, statistics into an inverse, and
-applies either; the statistics are averaged and kept by the caller.
+applies that; the statistics are averaged and kept by the caller.
+
+Shapes: a layer's inputs a are [cases, i] and the gradients d at its outputs [cases, o], or images [cases, i, h, w] and
+[cases, o, h, w]; b is a block's span of the flat vector.
 """
 
 from abc import ABC, abstractmethod
@@ -29,28 +32,29 @@ class Block(ABC):
     @property
     @abstractmethod
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of its statistics."""
+        """The shapes of its statistics."""
 
     @property
     def inverse_shapes(self) -> list[tuple[int, ...]]:
-        """Of what `invert` returns."""
+        """The shapes of what `invert` returns."""
         return self.shapes
 
     @abstractmethod
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
-        """What `solve` needs; None if the statistics cannot be inverted."""
+        """Compute what `solve` needs; None if the statistics cannot be inverted."""
 
     @abstractmethod
     def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
-        """(block + damping)^-1 b."""
-
-    @abstractmethod
-    def multiply(self, statistics: Statistics, v: Tensor) -> Tensor:
-        """block v, undamped."""
+        """Multiply b by (block + damping)^-1."""
 
 
 class KroneckerBlock(Block):
-    """A layer's weight and bias as one matrix [o, i + 1]: block = A (x) D."""
+    """A layer's weight and bias as one matrix [o, i + 1]: block = A (x) D.
+
+    A is the second moment of its inputs, D that of the gradients at its outputs.
+
+    max_factor: a factor with more rows than this is approximated by its diagonal.
+    """
 
     def __init__(self, names: Sequence[str], span: slice, layer: nn.Module, max_factor: int) -> None:
         super().__init__(names, span)
@@ -65,16 +69,17 @@ class KroneckerBlock(Block):
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of A and D: matrices, or vectors where a factor is a diagonal."""
         a, d = self.inputs + self.has_bias, self.outputs
         return [(a,) if self.diagonal_a else (a, a), (d,) if self.diagonal_d else (d, d)]
 
     def observe_inputs(self, a: Tensor, cases: int) -> Tensor:
-        """A = E[sum over positions of a a^T]."""
+        """Compute A = E[sum over positions of a a^T]."""
         rows = self._input_rows(a)
         return second_moment(append_ones(rows) if self.has_bias else rows, cases, self.diagonal_a)
 
     def observe_gradients(self, d: Tensor) -> Tensor:
-        """D = mean over cases and positions of d d^T."""
+        """Compute D, the mean of d d^T over cases and positions."""
         rows = self._gradient_rows(d)
         return second_moment(rows, len(rows), self.diagonal_d)
 
@@ -87,20 +92,21 @@ class KroneckerBlock(Block):
         return (d.movedim(-3, -1) if isinstance(self.layer, nn.Conv2d) else d).reshape(-1, self.outputs)
 
     def explains(self, pulled: Tensor, a: Tensor, d: Tensor) -> bool:
-        """Do the calls of the layer account for its whole gradient? Not if its weight is used without calling it."""
+        """Whether its calls account for the whole gradient of the layer; not if its weight is used without a call."""
         inputs, gradients = self._input_rows(a), self._gradient_rows(d)
         seen = torch.cat([(gradients.mT @ inputs).reshape(-1), gradients.sum(0)])[: len(pulled)]
         scale = float((inputs.norm(dim=1).clamp(min=1.0) * gradients.norm(dim=1)).sum())
         return not float((pulled - seen).norm()) > torch.finfo(pulled.dtype).eps ** 0.5 * scale
 
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
+        """Invert A and D, each with its part of the damping."""
         a, d = statistics
         ridge_a, ridge_d = factored_damping(a, d, damping)
         inverse_a, inverse_d = damped_inverse(a, ridge_a), damped_inverse(d, ridge_d)
         return None if inverse_a is None or inverse_d is None else (inverse_a, inverse_d)
 
     def condition(self, statistics: Statistics, damping: float) -> float:
-        """The condition number of the damped block: that of a Kronecker product is the factors' product."""
+        """Compute the condition number of the damped block: the product of its factors' condition numbers."""
         a, d = statistics
         ridge_a, ridge_d = factored_damping(a, d, damping)
         return condition_number(a, ridge_a) * condition_number(d, ridge_d)
@@ -112,20 +118,15 @@ class KroneckerBlock(Block):
         weight, bias = flat.split([self.outputs * self.inputs, self.outputs])
         return torch.cat([weight.view(self.outputs, self.inputs), bias.unsqueeze(1)], 1)
 
-    def _apply(self, factors: Statistics, flat: Tensor) -> Tensor:
-        a, d = factors
-        matrix = kron_apply(d, self._matrix(flat), a)
-        return torch.cat([matrix[:, : self.inputs].reshape(-1), matrix[:, self.inputs :].reshape(-1)])
-
     def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
-        return self._apply(inverse, b)
-
-    def multiply(self, statistics: Statistics, v: Tensor) -> Tensor:
-        return self._apply(tuple(x.to(v.dtype) for x in statistics), v)
+        """Compute D^-1 B A^-1, B being b as a matrix [o, i + 1]."""
+        a, d = inverse
+        matrix = kron_apply(d, self._matrix(b), a)
+        return torch.cat([matrix[:, : self.inputs].reshape(-1), matrix[:, self.inputs :].reshape(-1)])
 
 
 def patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    """What each output position of a convolution sees: [n, c, h, w] -> [n, positions, c * kh * kw]."""
+    """Unfold what each output position of a convolution sees: [n, c, h, w] -> [n, positions, c * kh * kw]."""
     if isinstance(layer.padding, str):
         raise Refused("a convolution with padding by name has no patches here")
     unfolded = F.unfold(x, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
@@ -139,17 +140,17 @@ class DiagonalBlock(Block):
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
+        """One vector, as long as the span."""
         return [(self.span.stop - self.span.start,)]
 
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
+        """Invert the damped diagonal."""
         inverse = damped_inverse(statistics[0], damping)
         return None if inverse is None else (inverse,)
 
     def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
+        """Multiply b by the inverse diagonal."""
         return inverse[0] * b
-
-    def multiply(self, statistics: Statistics, v: Tensor) -> Tensor:
-        return statistics[0].to(v.dtype) * v
 
 
 class LogStdBlock(Block):
@@ -159,17 +160,18 @@ class LogStdBlock(Block):
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
+        """No shapes: there is nothing to observe."""
         return []
 
     @property
     def inverse_shapes(self) -> list[tuple[int, ...]]:
+        """One number."""
         return [()]
 
     def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
+        """Compute 1 / (2 + damping)."""
         return (torch.tensor(1 / (2 + damping), dtype=torch.float64),)
 
     def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
+        """Divide b by 2 + damping."""
         return b * inverse[0]
-
-    def multiply(self, statistics: Statistics, v: Tensor) -> Tensor:
-        return 2 * v

@@ -14,8 +14,9 @@ from .families import Family
 class Product(Family):
     """Independent distributions side by side: MultiDiscrete and mixed heads.
 
-    `parts` lists each family with the number of components of z that belong to it. A draw holds the
-    parts' draws side by side, in z's dtype; a class index takes one component.
+    A draw holds the parts' draws side by side, in z's dtype; a class index takes one component.
+
+    parts: each family with the number of components of z that belong to it.
     """
 
     def __init__(self, parts: Sequence[tuple[Family, int]]) -> None:
@@ -25,6 +26,7 @@ class Product(Family):
         self.draw_sizes = [family.draw_size(size) for family, size in parts]
 
     def draw_size(self, size: int) -> int:
+        """Return the sum of the parts' draw sizes, a class index counting one."""
         return sum(max(n, 1) for n in self.draw_sizes)
 
     def _split_draw(self, t: Tensor) -> list[Tensor]:
@@ -36,43 +38,54 @@ class Product(Family):
         return zip(self.families, zip(*columns, strict=True), strict=True)
 
     def fisher(self, z: Tensor, u: Tensor) -> Tensor:
+        """Multiply u by G, which is block-diagonal."""
         return torch.cat([family.fisher(*zu) for family, zu in self._parts(z, u)], -1)
 
     def levi_civita(self, z: Tensor, r: Tensor) -> Tensor:
+        """Compute C(r, r) of each part."""
         return torch.cat([family.levi_civita(*zr) for family, zr in self._parts(z, r)], -1)
 
     def cumulant(self, z: Tensor, r: Tensor) -> Tensor:
+        """Compute T(r, r) of each part."""
         return torch.cat([family.cumulant(*zr) for family, zr in self._parts(z, r)], -1)
 
     def raised_connection(self, z: Tensor, r: Tensor, alpha: float = 0.0) -> Tensor:
+        """Compute G^-1 C_alpha(r, r) of each part."""
         return torch.cat([f.raised_connection(zi, ri, alpha) for f, (zi, ri) in self._parts(z, r)], -1)
 
     def sample(self, z: Tensor, generator: Generator | None = None) -> Tensor:
+        """Draw from each part."""
         draws = [family.sample(part, generator) for family, (part,) in self._parts(z)]
         sized = zip(draws, self.draw_sizes, strict=True)
         return torch.cat([(t if n else t.unsqueeze(-1)).to(z.dtype) for t, n in sized], -1)
 
     def log_prob(self, z: Tensor, t: Tensor) -> Tensor:
+        """Add up the log-probabilities of the parts."""
         pairs = zip(self._parts(z), self._split_draw(t), strict=True)
         return torch.stack([family.log_prob(part, draw) for (family, (part,)), draw in pairs]).sum(0)
 
     def score(self, z: Tensor, t: Tensor) -> Tensor:
+        """Compute the score of each part."""
         pairs = zip(self._parts(z), self._split_draw(t), strict=True)
         return torch.cat([family.score(part, draw) for (family, (part,)), draw in pairs], -1)
 
     def fisher_root(self, z: Tensor) -> Iterator[Tensor]:
+        """Yield the parts' vectors in turn, zero outside of their part."""
         parts = z.split(self.sizes, -1)
         for k, family in enumerate(self.families):
             for root in family.fisher_root(parts[k]):
                 yield torch.cat([root if i == k else torch.zeros_like(p) for i, p in enumerate(parts)], -1)
 
     def kl(self, z: Tensor, other: Tensor) -> Tensor:
+        """Add up the KLs of the parts."""
         return torch.stack([family.kl(*pair) for family, pair in self._parts(z, other)]).sum(0)
 
     def entropy(self, z: Tensor) -> Tensor:
+        """Add up the entropies of the parts."""
         return torch.stack([family.entropy(part) for family, (part,) in self._parts(z)]).sum(0)
 
     def domain_limit(self, z: Tensor, r: Tensor, alpha: float = 0.0) -> float:
+        """Return the smallest limit of the parts."""
         return min(f.domain_limit(zi, ri, alpha) for f, (zi, ri) in self._parts(z, r))
 
 
@@ -83,9 +96,12 @@ Support = Callable[[Tensor], tuple[Tensor, Tensor]]
 class Generic(Family):
     """Any distribution, from its scores alone (paper, proposition 1).
 
-    `log_prob(z, t)` maps [..., d] and a draw per case to [...]; `support(z)` returns m draws per case
-    [m, ...] with weights [m, n] that sum to one: all outcomes with their probabilities, or samples
-    with equal weights. Expectations are sums over that support, so they are exact for an enumeration.
+    An option for families that are not written out here. Expectations are sums over a support, so they are exact for an
+    enumeration; construct it by `enumerated` or `sampled`, or give a support of your own.
+
+    log_prob: log p(t | z) as a function of z [..., d] and a draw per case: [...].
+    support: maps z to m draws per case [m, ...] and weights [m, ...] that sum to one: all outcomes with their
+        probabilities, or samples with equal weights.
     """
 
     def __init__(self, log_prob: LogProb, support: Support) -> None:
@@ -94,7 +110,7 @@ class Generic(Family):
 
     @classmethod
     def enumerated(cls, log_prob: LogProb, outcomes: Tensor) -> "Generic":
-        """`outcomes` [m, ...] are all values that a draw can take."""
+        """Make a family whose draws can take no other values than `outcomes` [m, ...]."""
 
         def support(z: Tensor) -> tuple[Tensor, Tensor]:
             draws = outcomes.reshape(len(outcomes), *[1] * (z.ndim - 1), *outcomes.shape[1:])
@@ -105,7 +121,7 @@ class Generic(Family):
 
     @classmethod
     def sampled(cls, log_prob: LogProb, sampler: Callable[[Tensor], Tensor], draws: int) -> "Generic":
-        """`sampler(z)` draws one value per case; expectations are means over `draws` of them.
+        """Make a family whose expectations are means over `draws` draws of `sampler(z)`, one value per case.
 
         The same z gives the same draws: with others the Fisher would change from one product to the next.
         """
@@ -124,14 +140,17 @@ class Generic(Family):
         return t, weights.detach().unsqueeze(-1), self.score(z.expand(len(t), *z.shape), t)
 
     def fisher(self, z: Tensor, u: Tensor) -> Tensor:
+        """Multiply u by G = E[score score^T]."""
         _, weights, scores = self._scores(z)
         return (weights * scores * (scores * u).sum(-1, keepdim=True)).sum(0)
 
     def cumulant(self, z: Tensor, r: Tensor) -> Tensor:
+        """Compute T(r, r) = E[score (score^T r)^2]."""
         _, weights, scores = self._scores(z)
         return (weights * scores * (scores * r).sum(-1, keepdim=True) ** 2).sum(0)
 
     def levi_civita(self, z: Tensor, r: Tensor) -> Tensor:
+        """Compute C(r, r) = E[score (d2 log p[r, r] + (score^T r)^2 / 2)]."""
         t, weights, scores = self._scores(z)
         many = (len(t), *z.shape)
 
@@ -142,15 +161,18 @@ class Generic(Family):
         return (weights * scores * (second + 0.5 * (scores * r).sum(-1, keepdim=True) ** 2)).sum(0)
 
     def raised_connection(self, z: Tensor, r: Tensor, alpha: float = 0.0) -> Tensor:
+        """Multiply C_alpha(r, r) by the pseudo-inverse of G."""
         _, weights, scores = self._scores(z)
         metric = torch.einsum("m...i,m...j->...ij", weights * scores, scores)
         inverse = torch.linalg.pinv(metric, hermitian=True)
         return (inverse @ self.connection(z, r, alpha).unsqueeze(-1)).squeeze(-1)
 
     def draw_size(self, size: int) -> int:
+        """Raise NotImplementedError: draws may have any shape."""
         raise NotImplementedError("a generic family cannot be part of a product: its draws have no fixed size")
 
     def sample(self, z: Tensor, generator: Generator | None = None) -> Tensor:
+        """Draw one element of the support per case, by its weights."""
         t, weights = self._support(z)
         flat = weights.reshape(len(t), -1)
         chosen = torch.multinomial(flat.mT, 1, generator=generator).squeeze(-1)
@@ -158,22 +180,27 @@ class Generic(Family):
         return rows[chosen, torch.arange(flat.shape[1], device=t.device)].reshape(t.shape[1:])
 
     def log_prob(self, z: Tensor, t: Tensor) -> Tensor:
+        """Compute the given log-probability."""
         return self._log_prob(z, t)
 
     def score(self, z: Tensor, t: Tensor) -> Tensor:
+        """Differentiate the log-probability with respect to z."""
         with torch.enable_grad():
             point = z.detach().requires_grad_()
             return torch.autograd.grad(self._log_prob(point, t).sum(), point)[0]
 
     def fisher_root(self, z: Tensor) -> Iterator[Tensor]:
+        """Yield the scores of the support times the roots of their weights."""
         _, weights, scores = self._scores(z)
         yield from weights.sqrt() * scores
 
     def kl(self, z: Tensor, other: Tensor) -> Tensor:
+        """Average log p_z - log p_other over the support."""
         t, weights = self._support(z)
         ratio = self._log_prob(z.expand(len(t), *z.shape), t) - self._log_prob(other.expand(len(t), *z.shape), t)
         return (weights * ratio).sum(0)
 
     def entropy(self, z: Tensor) -> Tensor:
+        """Average -log p_z over the support."""
         t, weights = self._support(z)
         return -(weights * self._log_prob(z.expand(len(t), *z.shape), t)).sum(0)

@@ -17,7 +17,7 @@ Curve = Callable[[float], Tensor]
 
 @dataclass(frozen=True)
 class Move:
-    """Where a step along velocity v ended. One that was not accepted stays where it began, with h = 0."""
+    """Where a step along velocity v ended; one that was not accepted stays where it began, with h = 0."""
 
     y: Tensor
     v: Tensor
@@ -29,7 +29,7 @@ class Move:
 
 
 def finite(curve: Curve, h: float) -> Tensor | None:
-    """The curve at h, or None where it has no finite value."""
+    """Return the curve at h, or None where it has no finite value."""
     try:
         y = curve(h)
     except StepFailure:
@@ -39,7 +39,10 @@ def finite(curve: Curve, h: float) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Controller(ABC):
-    """Chooses h, once the velocity is known. `lr` is the longest step it may choose."""
+    """How the step size h is chosen, once the velocity is known.
+
+    lr: the longest step it may choose; 1 is the natural length of a natural-gradient step.
+    """
 
     lr: float = 1.0
 
@@ -47,14 +50,19 @@ class Controller(ABC):
         require(math.isfinite(self.lr) and self.lr >= 0, f"lr must be finite and not negative, not {self.lr}")
 
     @abstractmethod
-    def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move: ...
+    def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
+        """Choose h, and return where the rule's curve is at that h."""
 
 
 @dataclass(frozen=True)
 class Constant(Controller):
-    """h = lr, or less where the manifold ends; accepted if every number is finite."""
+    """A constant step: h = lr, or less where the manifold ends; accepted if every number is finite.
+
+    lr: the step (0.01 to 1).
+    """
 
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
+        """Take the step, whatever it does to the loss."""
         h = min(flow.share(y) * self.lr, flow.step_limit(y, v))
         new = finite(curve, h)
         return Move(y, v, 0.0, False) if new is None else Move(new, v, h, True)
@@ -62,10 +70,15 @@ class Constant(Controller):
 
 @dataclass(frozen=True)
 class TrustRegion(Controller):
-    """h = min(lr, sqrt(2 max_kl / v^T g v)), by the exact quadratic form.
+    """A step of limited KL: h = min(lr, sqrt(2 max_kl / v^T g v)), by the exact quadratic form.
 
     The step is accepted if it is finite and its actual KL is at most `slack` times `max_kl`; otherwise
     h is halved along the rule's own curve.
+
+    lr: the longest step (typically 1; in reinforcement learning the limit on the KL decides).
+    max_kl: how far one step may move the output distribution (1e-4 to 0.1).
+    slack: by which factor the actual KL may exceed it (1 to 2).
+    max_halvings: how often to try again before the step is rejected (5 to 10).
     """
 
     max_kl: float = 0.01
@@ -79,6 +92,7 @@ class TrustRegion(Controller):
         require(self.max_halvings >= 0, f"max_halvings must not be negative, not {self.max_halvings}")
 
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
+        """Halve h until the actual KL fits."""
         speed, share = flow.speed_squared(y, v), flow.share(y)
         # a batch may not see a direction that earlier ones would: their metric counts where it is the larger
         fastest = max(speed, flow.remembered_speed_squared(y, v))
@@ -97,7 +111,15 @@ class TrustRegion(Controller):
 
 @dataclass(frozen=True)
 class LineSearch(Controller):
-    """Armijo back-tracking on the loss along the rule's curve, starting at lr."""
+    """Armijo back-tracking on the loss along the rule's curve, starting at lr.
+
+    For losses without noise: two evaluations of a noisy one cannot be compared.
+
+    lr: the first step tried (typically 1).
+    shrink: what a step that does not lower the loss enough is multiplied by (0.5 to 0.9).
+    armijo: the part of the decrease that the slope promises which is enough (1e-4 to 0.1).
+    max_steps: how many steps to try before the step is rejected (20 to 100).
+    """
 
     shrink: float = 0.8
     armijo: float = 0.01
@@ -109,6 +131,7 @@ class LineSearch(Controller):
         require(0 <= self.armijo < 1, f"armijo must lie in [0, 1), not {self.armijo}")
 
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
+        """Shorten h until the loss falls by enough."""
         start, slope = flow.loss(y), flow.slope(y, v)
         h = min(flow.share(y) * self.lr, flow.step_limit(y, v))
         for tries in range(self.max_steps):

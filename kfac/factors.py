@@ -14,36 +14,40 @@ JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 
 
 def append_ones(x: Tensor) -> Tensor:
-    """The homogeneous coordinate: [n, d] -> [n, d + 1]."""
+    """Append the homogeneous coordinate: [n, d] -> [n, d + 1]."""
     return torch.cat([x, x.new_ones(len(x), 1)], 1)
 
 
 def second_moment(x: Tensor, count: int, diagonal: bool = False) -> Tensor:
-    """Sum of x x^T over the rows, divided by `count`: [n, d] -> [d, d] or its diagonal [d]."""
+    """Sum x x^T over the rows and divide by `count`: [n, d] -> [d, d], or its diagonal [d]."""
     moment = x.square().sum(0) if diagonal else x.mT @ x
     return moment.double() / count
 
 
 def running_average(old: Tensor | None, new: Tensor, seen: int, decay: float) -> Tensor:
-    """Exponential average that starts as a plain mean, so that the first value has no bias.
+    """Average exponentially, starting as a plain mean, so that the first value has no bias.
 
-    `seen` is how many values `old` has averaged.
+    seen: how many values `old` has averaged.
     """
     keep = min(decay, seen / (seen + 1))
     return new if old is None else keep * old + (1 - keep) * new
 
 
 def is_finite(x: Tensor) -> bool:
-    """Are all entries finite? If their sum is they are: no infinity or nan can cancel out of it."""
+    """Whether all entries are finite; if their sum is they are: no infinity or nan can cancel out of it."""
     return math.isfinite(float(x.sum())) or bool(x.isfinite().all())  # finite entries may have an infinite sum
 
 
 def trace(factor: Tensor) -> float:
+    """Compute the trace of a factor."""
     return float((factor if factor.ndim == 1 else factor.diagonal()).sum())
 
 
 def factored_damping(a: Tensor, d: Tensor, damping: float) -> tuple[float, float]:
-    """(pi sqrt(damping), sqrt(damping) / pi) with pi^2 = (tr A / dim A) / (tr D / dim D)."""
+    """Split the damping over both factors.
+
+    The parts are (pi sqrt(damping), sqrt(damping) / pi) with pi^2 = (tr A / dim A) / (tr D / dim D).
+    """
     mean_a, mean_d = trace(a) / len(a), trace(d) / len(d)
     # a layer that nothing enters or leaves has no scale of its own
     pi = math.sqrt(mean_a / mean_d) if mean_a > 0 and mean_d > 0 else 1.0
@@ -52,7 +56,7 @@ def factored_damping(a: Tensor, d: Tensor, damping: float) -> tuple[float, float
 
 
 def damped_inverse(factor: Tensor, ridge: float) -> Tensor | None:
-    """(factor + ridge I)^-1, or None if no jitter makes it positive definite.
+    """Compute (factor + ridge I)^-1, or None if no jitter makes it positive definite.
 
     Cholesky reads one triangle only, so rounding cannot make the inverse asymmetric; and unlike an
     eigendecomposition it cannot fail to converge.
@@ -71,13 +75,13 @@ def damped_inverse(factor: Tensor, ridge: float) -> Tensor | None:
 
 
 def condition_number(factor: Tensor, ridge: float) -> float:
-    """Largest over smallest eigenvalue of factor + ridge I."""
+    """Divide the largest by the smallest eigenvalue of factor + ridge I."""
     values = factor if factor.ndim == 1 else torch.linalg.eigvalsh(factor)
     smallest = max(float(values.min()), 0.0) + ridge  # rounding may leave it a little below zero
     return (float(values.max()) + ridge) / smallest if smallest > 0 else math.inf
 
 
 def kron_apply(d: Tensor, v: Tensor, a: Tensor) -> Tensor:
-    """D V A for V [o, i], with either factor a matrix or a diagonal."""
+    """Compute D V A for V [o, i], with either factor a matrix or a diagonal."""
     left = d.unsqueeze(1) * v if d.ndim == 1 else d @ v
     return left * a if a.ndim == 1 else left @ a

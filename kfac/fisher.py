@@ -27,12 +27,12 @@ DIAGONAL_PROBES = 4
 
 
 def sampled_targets(family: Family, z: Tensor, generator: Generator, ranks: Ranks) -> Iterator[Tensor]:
-    """The score of one draw from the model."""
+    """Yield the score of one draw from the model."""
     yield family.score(z, ranks.drawn(lambda z: family.sample(z, generator), z))
 
 
 def exact_targets(family: Family, z: Tensor, generator: Generator, ranks: Ranks) -> Iterator[Tensor]:
-    """One vector per output dimension; together they are the exact output Fisher."""
+    """Yield one vector per output dimension; together they are the exact output Fisher."""
     yield from family.fisher_root(z)
 
 
@@ -41,10 +41,16 @@ TARGETS = {"sampled": sampled_targets, "exact": exact_targets}
 
 @dataclass(frozen=True)
 class FactorSettings:
-    """How K-FAC is estimated."""
+    """How K-FAC is estimated.
+
+    averaging: decay of the running average of the factors, in [0, 1) (0.9 to 0.99).
+    update_every: steps between two looks at the factors (1 to 20); in between their inverses stay.
+    targets: "sampled" for one draw from the model per case, or "exact" for one backward pass per output dimension.
+    max_factor: a layer with more inputs or outputs gets a diagonal factor (1024 to 8192).
+    """
 
     averaging: float = 0.95
-    update_every: int = 1  # steps between two looks at the factors
+    update_every: int = 1
     targets: str = "sampled"
     max_factor: int = 4096
 
@@ -66,7 +72,14 @@ class FactorMemory:
 
 
 class KroneckerFisher:
-    """The block-diagonal Fisher of a module."""
+    """The block-diagonal Fisher of a module.
+
+    module: returns the parameters of the family.
+    family: the output family.
+    settings: how the factors are estimated.
+    layout: which parameters it covers; by default all that are trainable.
+    ranks: the processes that share each batch.
+    """
 
     def __init__(
         self,
@@ -86,7 +99,7 @@ class KroneckerFisher:
 
     @torch.no_grad()
     def observe(self, at: Linearisation, generator: Generator) -> list[Statistics]:
-        """The statistics of every block on one batch."""
+        """Compute the statistics of every block on one batch."""
         kronecker, diagonal = self._kronecker(at, generator), self._diagonal(at, generator)
         return [
             kronecker[id(b)] if isinstance(b, KroneckerBlock)
@@ -96,7 +109,7 @@ class KroneckerFisher:
         ]  # fmt: skip
 
     def _kronecker(self, at: Linearisation, generator: Generator) -> dict[int, Statistics]:
-        """By block, target by target: the signals of all targets together may be large.
+        """The statistics of every Kronecker block, target by target: all signals together may be large.
 
         A layer that the network does not call has no curvature: its statistics are zero.
         """
@@ -139,7 +152,7 @@ class KroneckerFisher:
         self.blocks[self.blocks.index(block)] = DiagonalBlock(block.names, block.span)
 
     def adopt_diagonals(self, statistics: Sequence[Statistics]) -> None:
-        """Make those blocks diagonal that were when these statistics were saved."""
+        """Make the blocks diagonal that were diagonal when these statistics were saved."""
         for name, block in list(self.layers.items()):
             i = self.blocks.index(block)
             if i < len(statistics) and [x.shape for x in statistics[i]] == [(block.span.stop - block.span.start,)]:
@@ -156,7 +169,7 @@ class KroneckerFisher:
         return total * (self.ranks.size / (DIAGONAL_PROBES * at.cases))
 
     def remember(self, memory: FactorMemory, new: list[Statistics]) -> FactorMemory:
-        """Memory with one more observation."""
+        """Return the memory with one more observation; raise StepFailure if that is not finite."""
         if not all(is_finite(x) for statistics in new for x in statistics):
             raise StepFailure("the Fisher factors are not finite")
         old: Sequence[Statistics] = memory.statistics or [()] * len(new)
@@ -170,7 +183,7 @@ class KroneckerFisher:
         return replace(memory, statistics=averaged, seen=memory.seen + 1)
 
     def invert(self, memory: FactorMemory, damping: float, dtype: torch.dtype) -> FactorMemory:
-        """Memory with fresh inverses; a block that cannot be inverted keeps its last good one."""
+        """Return the memory with fresh inverses; a block that cannot be inverted keeps its last good one."""
         fresh: list[Statistics] = []
         for i, (block, inverse) in enumerate(zip(self.blocks, self._inverses(memory, damping), strict=True)):
             if inverse is not None:
@@ -183,24 +196,19 @@ class KroneckerFisher:
         return replace(memory, inverses=fresh, damping=damping)
 
     def _inverses(self, memory: FactorMemory, damping: float) -> list[Statistics | None]:
-        """Of every block, shared out over the ranks; None where there is none."""
+        """Inverse of every block, computed round-robin over ranks; None if not invertible."""
         works = [partial(flat_inverse, b, s, damping) for b, s in zip(self.blocks, memory.statistics, strict=True)]
         shapes = [block.inverse_shapes for block in self.blocks]
         found = self.ranks.shared_out(works, [sum(map(prod, each)) for each in shapes])
         return [unflattened(flat, each) if is_finite(flat) else None for flat, each in zip(found, shapes, strict=True)]
 
     def solve(self, memory: FactorMemory, b: Tensor) -> Tensor:
-        """Damped inverse times b: [size] -> [size]."""
+        """Multiply b by the damped inverse: [size] -> [size]."""
         pairs = zip(self.blocks, memory.inverses, strict=True)
         return torch.cat([block.solve(inverse, b[block.span]) for block, inverse in pairs])
 
-    def multiply(self, memory: FactorMemory, v: Tensor) -> Tensor:
-        """The undamped block-diagonal Fisher times v."""
-        pairs = zip(self.blocks, memory.statistics, strict=True)
-        return torch.cat([block.multiply(statistics, v[block.span]) for block, statistics in pairs])
-
     def coverage(self) -> str:
-        """A table of every trainable parameter and its block."""
+        """Return a table of every trainable parameter and its block."""
         rows = [(name, block.kind) for block in self.blocks for name in block.names]
         shapes = {n: "x".join(map(str, s)) for n, s in zip(self.layout.names, self.layout.shapes, strict=True)}
         wide = max(len("parameter"), *(len(name) for name, _ in rows))
@@ -210,7 +218,7 @@ class KroneckerFisher:
 
 
 def flat_inverse(block: Block, statistics: Statistics, damping: float) -> Tensor:
-    """As one vector; nan where there is none."""
+    """Invert a block into one vector; all nan if that cannot be done."""
     inverse = block.invert(statistics, damping)
     if inverse is None:
         return torch.full((sum(map(prod, block.inverse_shapes)),), nan, dtype=torch.float64)
@@ -218,12 +226,13 @@ def flat_inverse(block: Block, statistics: Statistics, damping: float) -> Tensor
 
 
 def unflattened(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> Statistics:
+    """Split a vector into tensors of these shapes."""
     parts = flat.split([prod(shape) for shape in shapes])
     return tuple(part.view(shape) for part, shape in zip(parts, shapes, strict=True))
 
 
 def has_kronecker_form(layer: nn.Module) -> bool:
-    """Subclasses may compute anything, so only torch's own two layers count."""
+    """Whether a layer has a Kronecker block; subclasses may compute anything, so only torch's own two layers count."""
     if type(layer) is nn.Linear:
         return layer.weight.requires_grad
     if type(layer) is nn.Conv2d:
@@ -233,7 +242,7 @@ def has_kronecker_form(layer: nn.Module) -> bool:
 
 
 def blocks_of(module: nn.Module, family: Family, layout: Layout, max_factor: int) -> Iterator[Block]:
-    """Every trainable parameter in exactly one block, in the layout's order."""
+    """Put every trainable parameter into exactly one block, in the layout's order."""
     uses = [id(p) for m in module.modules() for p in m._parameters.values() if p is not None]
     for layer_name, layer in module.named_modules():
         prefix = f"{layer_name}." if layer_name else ""

@@ -15,7 +15,7 @@ class StepFailure(ArithmeticError):
 
 
 def solve_dense(matrix: Tensor, b: Tensor) -> Tensor:
-    """matrix^-1 b; a singular matrix fails the step."""
+    """Compute matrix^-1 b; raise StepFailure if the matrix is singular."""
     x, info = torch.linalg.solve_ex(matrix, b)
     if int(info) != 0:
         raise StepFailure("the metric is singular")
@@ -27,41 +27,42 @@ class Flow(ABC):
 
     @abstractmethod
     def velocity(self, y: Tensor) -> Tensor:
-        """v = -g^-1 dL at y."""
+        """Compute v = -g^-1 dL at y."""
 
     @abstractmethod
     def acceleration(self, y: Tensor, v: Tensor) -> Tensor:
-        """Gamma(v, v) at y."""
+        """Compute Gamma(v, v) at y."""
 
     @abstractmethod
     def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """The velocity at y, and Gamma(v, v) for a v known beforehand, solved together."""
+        """Compute the velocity at y, and Gamma(v, v) for a v known beforehand, solved together."""
 
     @abstractmethod
     def speed_squared(self, y: Tensor, v: Tensor) -> float:
-        """v^T g v."""
+        """Compute v^T g v."""
 
     @abstractmethod
     def divergence(self, y: Tensor, new: Tensor) -> float:
-        """KL(y || new)."""
+        """Compute KL(y || new)."""
 
     @abstractmethod
-    def loss(self, y: Tensor) -> float: ...
+    def loss(self, y: Tensor) -> float:
+        """Compute the loss at y."""
 
     @abstractmethod
     def slope(self, y: Tensor, v: Tensor) -> float:
-        """The loss's derivative along v."""
+        """Compute the derivative of the loss along v."""
 
     def step_limit(self, y: Tensor, v: Tensor) -> float:
-        """A step that stays well inside the manifold."""
+        """Return the longest step along v that stays well inside the manifold."""
         return math.inf
 
     def remembered_speed_squared(self, y: Tensor, v: Tensor) -> float:
-        """v^T g v by the metric that earlier batches left behind; zero if that is not asked for."""
+        """Compute v^T g v by the metric that earlier batches left behind; zero if that is not asked for."""
         return 0.0
 
     def share(self, y: Tensor) -> float:
-        """The part of its full length that a step from y has earned."""
+        """Return the part of its full length that a step from y has earned."""
         return 1.0
 
 
@@ -96,7 +97,12 @@ class VisitingFlow(Flow, Generic[P]):
 
 
 class DenseFlow(Flow):
-    """A model of few parameters whose metric is a matrix; the connection comes from differentiating it."""
+    """A model of few parameters whose metric is a matrix; the connection comes from differentiating it.
+
+    loss: y [size] -> [], differentiable by torch.func.
+    metric: y -> [size, size], differentiable by torch.func.
+    kl: KL(y || new); by default its quadratic approximation by the metric.
+    """
 
     def __init__(
         self,
@@ -108,25 +114,32 @@ class DenseFlow(Flow):
         self._gradient, self._metric_derivative = grad(loss), jacfwd(metric)
 
     def velocity(self, y: Tensor) -> Tensor:
+        """Compute v = -g^-1 dL at y."""
         return -solve_dense(self._metric(y), self._gradient(y))
 
     def acceleration(self, y: Tensor, v: Tensor) -> Tensor:
+        """Compute Gamma(v, v) from the derivative of the metric."""
         derivative = self._metric_derivative(y)  # [i, j, k]: d_k g_ij
         along = torch.einsum("njk,j,k->n", derivative, v, v)
         across = torch.einsum("jkn,j,k->n", derivative, v, v)
         return solve_dense(self._metric(y), along - 0.5 * across)
 
     def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute both; a dense model gains nothing by solving them together."""
         return self.velocity(y), self.acceleration(y, v)
 
     def speed_squared(self, y: Tensor, v: Tensor) -> float:
+        """Compute v^T g v."""
         return float(v @ self._metric(y) @ v)
 
     def divergence(self, y: Tensor, new: Tensor) -> float:
+        """Compute KL(y || new), or its quadratic approximation if no KL was given."""
         return float(self._kl(y, new)) if self._kl else 0.5 * self.speed_squared(y, new - y)
 
     def loss(self, y: Tensor) -> float:
+        """Compute the loss at y."""
         return float(self._loss(y))
 
     def slope(self, y: Tensor, v: Tensor) -> float:
+        """Compute the derivative of the loss along v."""
         return float(self._gradient(y) @ v)

@@ -63,6 +63,7 @@ class Functional(Linearisation):
         return lambda t: self._function(self.y + t * v)
 
     def first(self, v: Tensor) -> Tensor:
+        """Compute R = J v by forward mode, or by reverse mode where an operation has none."""
         try:
             with torch.no_grad():
                 return forward_mode(self._along(v), self.y.new_zeros(()))[1]
@@ -78,7 +79,7 @@ class Functional(Linearisation):
         return r if right else self._by_differences(lambda at, v: at.z, v)
 
     def _is_adjoint(self, v: Tensor, r: Tensor) -> bool:
-        """Is w^T r = (J^T w)^T v, as for r = J v?
+        """Whether w^T r = (J^T w)^T v, as for r = J v.
 
         What a function marked `once_differentiable` adds to r torch silently leaves out.
         """
@@ -87,7 +88,7 @@ class Functional(Linearisation):
         return wrong <= torch.finfo(r.dtype).eps ** 0.75 * float(w.norm() * r.norm())
 
     def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """R and S, by nested forward mode where that can be trusted."""
+        """Compute R and S, by nested forward mode where that can be trusted."""
         trusted = self._trusts_nested(self)
         return self._nested(v) if trusted else (self.first(v), self._by_differences(Functional.first, v))
 
@@ -114,10 +115,10 @@ class Functional(Linearisation):
         return (ahead - behind) / (2 * step)
 
     def nested_is_right(self) -> bool:
-        """Does nested forward mode agree with differences of R?
+        """Whether nested forward mode agrees with differences of R.
 
-        Asked along every parameter at a point nearby, since where we stand it may be right by chance: behind a head
-        of zeros S is zero whatever the layers before it do.
+        It is asked along every parameter at a point nearby, since where we stand it may be right by chance: behind a
+        head of zeros S is zero whatever the layers before it do.
         """
         noise = torch.randn(2, self.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
         away, v = (0.5 * (1 + float(self.y.norm())) / self.size**0.5 * noise).to(self.y)
@@ -130,9 +131,12 @@ class Functional(Linearisation):
         return float(agree.double().mean()) > 0.5  # in a few cases a ReLU may switch between the points
 
     def pullback(self, u: Tensor) -> Tensor:
+        """Compute J^T u by a backward pass."""
         return torch.autograd.grad(self._z, self._leaf, u, retain_graph=True)[0]
 
     def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
+        """Differentiate the backward pass along v, by forward mode or, where that fails, by differences."""
+
         def pulled(y: Tensor) -> Tensor:
             return torch.func.vjp(self._function, y)[1](u)[0]
 
@@ -142,7 +146,7 @@ class Functional(Linearisation):
             return self._differences(lambda at, v: at.pullback(u), v)
 
     def signals(self, u: Tensor) -> Signals:
-        """A layer called several times shows the rows of all its calls, those without a gradient left out."""
+        """Collect the rows of all calls of each layer; calls that have no gradient are left out."""
         calls = [(name, a, s) for name, pairs in self._record.items() for a, s in pairs if s.requires_grad]
         if not calls:
             return {}
@@ -156,5 +160,5 @@ class Functional(Linearisation):
 
 
 def batched(layer: nn.Module, x: Tensor) -> Tensor:
-    """What entered or left a layer, its cases first: [cases, features], or [cases, channels, h, w] of an image."""
+    """Reshape what entered or left a layer, cases first: [cases, features], or [cases, channels, h, w] of an image."""
     return x.reshape(-1, x.shape[-1]) if isinstance(layer, nn.Linear) else x.reshape(-1, *x.shape[-3:])

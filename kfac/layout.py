@@ -10,10 +10,12 @@ from geonpg.errors import Refused, require
 
 
 class Layout:
-    """Where each trainable parameter of a module lies in the flat vector; with `only`, each of those.
+    """Where each trainable parameter of a module lies in the flat vector.
 
     The order is that of `module.named_parameters()`, so the weight and the bias of one layer are
     neighbours and a Kronecker block is one contiguous span.
+
+    only: those of the module's trainable parameters that belong to the vector; all by default.
     """
 
     def __init__(self, module: nn.Module, only: Sequence[Tensor] | None = None) -> None:
@@ -36,34 +38,35 @@ class Layout:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the flat vector."""
+        """The dtype of the flat vector."""
         return reduce(torch.promote_types, (p.dtype for p in self.parameters))
 
     def flatten(self, tensors: Iterable[Tensor]) -> Tensor:
-        """One tensor per parameter -> [size]."""
+        """Join one tensor per parameter to a vector [size]."""
         return torch.cat([t.reshape(-1) for t in tensors])
 
     def split(self, flat: Tensor) -> list[Tensor]:
-        """[size] -> views of it, one per parameter, in the parameters' shapes."""
+        """Split a vector [size] into views of it, one per parameter, in the parameters' shapes."""
         parts = flat.split(self.sizes)
         return [part.view(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def named(self, flat: Tensor) -> dict[str, Tensor]:
+        """Split a vector [size] into views of it, by the names of the parameters."""
         return dict(zip(self.names, self.split(flat), strict=True))
 
     def read(self) -> Tensor:
-        """The parameters' present values, copied."""
+        """Copy the parameters' present values into a vector [size]."""
         return self.flatten([p.detach() for p in self.parameters])
 
     def gradient(self) -> Tensor:
-        """The parameters' `.grad`; a parameter the loss does not touch has gradient zero."""
+        """Copy the parameters' `.grad` into a vector [size]; a parameter the loss does not touch has gradient zero."""
         grads: Sequence[Tensor] = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         for name, grad in zip(self.names, grads, strict=True):
             require(grad.layout is torch.strided, f"the gradient of {name} is sparse, and must be dense")
         return self.flatten(grads)
 
     def trained(self) -> Tensor | None:
-        """One where a parameter is trained and zero where it is frozen by now: [size]; None if all are trained."""
+        """Return a mask [size], zero where a parameter has been frozen since; None if all are trained."""
         if all(p.requires_grad for p in self.parameters):
             return None
         return self.flatten([torch.full_like(p, float(p.requires_grad)).detach() for p in self.parameters])

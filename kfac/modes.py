@@ -10,13 +10,13 @@ Curve = Callable[[Tensor], Tensor]  # of one real number
 
 
 def forward_mode(curve: Curve, t: Tensor) -> tuple[Tensor, Tensor]:
-    """The curve's value and derivative at t."""
+    """Compute the value and the derivative of a curve at t."""
     value, derivative, *_ = jvp(curve, (t,), (torch.ones_like(t),))
     return value, derivative
 
 
 def reverse_mode(curve: Curve) -> Curve:
-    """The curve's derivative by two backward passes, for operations without a forward mode.
+    """Return the curve's derivative by two backward passes, for operations without a forward mode.
 
     u^T curve'(t) is one backward pass, and linear in u; its gradient by u is curve'(t).
     """

@@ -1,4 +1,7 @@
-"""The natural-gradient flow of a network on one batch."""
+"""The natural-gradient flow of a network on one batch: what `NaturalGradient` integrates in one update.
+
+y, v, a and covectors are flat, [size].
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,7 +26,7 @@ DOMAIN_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Geometry:
-    """What stays the same from update to update."""
+    """What stays the same from update to update; see `NaturalGradient` for the settings."""
 
     network: Network
     fisher: KroneckerFisher
@@ -49,17 +52,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class FlowMemory:
-    """What earlier updates leave behind.
+    """What earlier updates leave behind."""
 
-    The averaged gradient (not yet unbiased) and the factors; the last velocity, at a slope of one by the gradient that
-    made it, and what fresh batches have said of such.
-    """
-
-    gradient: Tensor | None = None
-    seen: int = 0
+    gradient: Tensor | None = None  # averaged, not yet unbiased
+    seen: int = 0  # how many gradients it has averaged
     factors: FactorMemory = field(default_factory=FactorMemory)
-    direction: Tensor | None = None
-    signal: Signal = field(default_factory=Signal)
+    direction: Tensor | None = None  # the last velocity over the root of the descent that it claimed
+    signal: Signal = field(default_factory=Signal)  # what fresh batches have said of such directions
 
 
 @dataclass(frozen=True)
@@ -93,16 +92,19 @@ class Point:
         self._last_first: tuple[Tensor, Tensor] | None = None
 
     def on_trained(self, v: Tensor) -> Tensor:
-        """v with zero for every frozen parameter."""
+        """Set v to zero for every frozen parameter."""
         return v if self._trained is None else v * self._trained
 
     def product(self, v: Tensor) -> Tensor:
+        """Multiply v by g + damping I."""
         return torch.add(self.on_trained(self.metric.product(v)), v, alpha=self._damping)
 
     def precondition(self, b: Tensor) -> Tensor:
+        """Multiply b by K-FAC's damped inverse."""
         return self.on_trained(self._fisher.solve(self.memory.factors, b))
 
     def dense(self) -> Tensor:
+        """Return g + damping I as a matrix, computed once; frozen parameters have rows of the identity."""
         return self._dense
 
     @cached_property
@@ -115,12 +117,13 @@ class Point:
         return g
 
     def bending(self, v: Tensor) -> Bending:
+        """Compute how the outputs bend along v."""
         bending = self.metric.bending(v)
         self._last_first = (v, bending.r)
         return bending if self._trained is None else replace(bending, covector=self.on_trained(bending.covector))
 
     def first(self, v: Tensor) -> Tensor:
-        """J v, remembered for the last v."""
+        """Compute J v, remembered for the last v."""
         if self._last_first is None or self._last_first[0] is not v:
             self._last_first = (v, self.metric.linearisation.first(v))
         return self._last_first[1]
@@ -188,15 +191,18 @@ class NetworkFlow(VisitingFlow[Point]):
         return again
 
     def velocity(self, y: Tensor) -> Tensor:
+        """Solve for v = -g^-1 dL, dL being the averaged gradient."""
         point = self.at(y)
         return self.geometry.solver.solve(point, -point.covector)
 
     def acceleration(self, y: Tensor, v: Tensor) -> Tensor:
+        """Solve for Gamma(v, v), and calibrate its length."""
         point = self.at(y)
         bending = point.bending(v)
         return self._calibrated(point, bending, self.geometry.solver.solve(point, bending.covector))
 
     def velocity_and_acceleration(self, y: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve for the velocity and for Gamma(v, v) together, and calibrate the latter."""
         point = self.at(y)
         bending = point.bending(point.on_trained(v))  # a layer that moved in the last step may be frozen now
         velocity, a = self.geometry.solver.solve_both(point, -point.covector, bending.covector)
@@ -240,32 +246,38 @@ class NetworkFlow(VisitingFlow[Point]):
         return replace(memory, direction=v / math.sqrt(claimed))
 
     def share(self, y: Tensor) -> float:
+        """Return the share that fresh batches have confirmed; one if steps are not cautious."""
         return self.at(y).memory.signal.share if self.geometry.cautious else 1.0
 
     def remembered_speed_squared(self, y: Tensor, v: Tensor) -> float:
-        """By the averaged factors with their damping, whose inverse made v of the covector."""
+        """Compute v^T g v by the averaged factors with their damping, whose inverse made v of the covector."""
         if not self.geometry.cautious or not self.geometry.solver.factors_are_metric:
             return 0.0
         return -self.slope(y, v)
 
     def speed_squared(self, y: Tensor, v: Tensor) -> float:
+        """Compute v^T g v, exact on the batch and without damping."""
         point = self.at(y)
         r = point.first(v)
         return point.metric.inner(r, r)
 
     @torch.no_grad()
     def divergence(self, y: Tensor, new: Tensor) -> float:
+        """Compute the mean KL(y || new) over the batch."""
         z, geometry = self.at(y).metric.linearisation.z, self.geometry
         kl = geometry.fisher.family.kl(z, geometry.network.outputs_all(new, self.batch.calls))
         return geometry.ranks.number(float(kl.mean()))
 
     def loss(self, y: Tensor) -> float:
+        """Compute the loss of the closure at y."""
         return self.batch.evaluate(y)[0]
 
     def slope(self, y: Tensor, v: Tensor) -> float:
+        """Compute the derivative of the averaged loss along v."""
         return float(self.at(y).covector @ v)
 
     def step_limit(self, y: Tensor, v: Tensor) -> float:
+        """Return half of the way along v to the edge of the output family's domain."""
         if self.geometry.alpha == 0:  # no family of ours ends there, and J v need not be known
             return math.inf
         point, family = self.at(y), self.geometry.fisher.family

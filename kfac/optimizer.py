@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, SupportsFloat
 
 import torch
@@ -21,7 +21,8 @@ from .layout import Layout
 from .network import Network
 from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
 from .ranks import ALONE, Ranks
-from .rules import RULES, Memory
+from .report import Report, report_of
+from .rules import RULES, Memory, Rule
 from .saved import require_keys, restore_generator
 from .signal import Signal
 from .solvers import SOLVERS, DenseSolver, Solver
@@ -36,40 +37,27 @@ DAMPING_RAISE, DAMPING_RELAX, MAX_DAMPING = 10.0, 0.8, 1e6
 LATER: dict[str, Any] = {"direction": None, "signal": []}
 
 
-@dataclass(frozen=True)
-class Report:
-    """The instruments of one update; nan where the rule or the controller does not measure one."""
-
-    accepted: bool = False
-    h: float = 0.0
-    halvings: int = 0
-    predicted_kl: float = math.nan
-    actual_kl: float = math.nan
-    kappa: float = math.nan
-    residual_before: float = math.nan
-    residual_after: float = math.nan
-    angle: float = 0.0  # degrees between the ng step and the step taken, in parameter space
-    correction_norm: float = 0.0
-    damping: float = math.nan
-    share: float = math.nan  # of its full length that the step had earned
-    remembered_kl: float = math.nan  # predicted by the metric that earlier batches left behind, with its damping
-
-
 class NaturalGradient(torch.optim.Optimizer):
     """Natural gradient descent with higher-order invariance, for a module and its output family.
 
-    `module(inputs)` must return the family's parameters z. `step(closure)` takes the usual closure,
-    which clears the gradients, computes the loss from a call of the module, calls `backward()` and
-    returns the loss; the metric is measured on the inputs of that call, or of all calls that the loss depends on.
-    Parameters that are frozen later (`requires_grad_(False)`) stay where they are.
+    `step(closure)` takes the usual closure, which clears the gradients, computes the loss from a call of the module,
+    calls `backward()` and returns the loss; the metric is measured on the inputs of that call, or of all calls that
+    the loss depends on. Parameters that are frozen later (`requires_grad_(False)`) stay where they are.
 
-    rule: ng, mid, geo or geof (ng_exact, geo_exact with the dense solver).
-    solver: kfac, pcg, cg or dense, or a Solver object with settings of its own.
-    control: how the step size is chosen; `lr`, which schedulers may change, is its upper limit, by default its own.
-    alpha: the connection; 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
+    module: any module whose call returns the parameters z of the output family, [cases, ..., size].
+    family: the output family: `FixedGaussian()` for a squared loss, `Categorical()` for cross-entropy, and so on.
+    lr: the longest step, which schedulers may change (0.01 to 1); by default the controller's own, 1.
+    rule: "ng", "mid", "geo" or "geof" (see `rules.py`); "ng_exact" and "geo_exact" with solver "dense".
+    solver: "kfac", "pcg", "cg" or "dense", or a Solver object with settings of its own, as `CgSolver(iterations=20)`.
+    control: how the step size is chosen; `TrustRegion()` by default.
+    damping: the multiple of the identity added to the metric (1e-3 to 0.1); rejected steps raise it for a while.
+    alpha: the connection, in [-1, 1]: 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
     calibrate: scale the correction to its least-squares length; False is the published form.
+    gradient_averaging: decay of an average of gradients over updates, in [0, 1) (0 to 0.9).
     cautious: hold steps to what fresh batches confirm of the last one, and to what earlier batches would see of them.
-    parameters: those of the module's that are to be trained; all by default.
+    factors: how the Kronecker factors are estimated; `FactorSettings()` by default.
+    parameters: those of the module's parameters that are trained; all that are trainable by default.
+    seed: of the draws behind the Kronecker factors; any integer.
     ranks: the processes that share each batch in equal parts; alone by default.
     """
 
@@ -92,13 +80,8 @@ class NaturalGradient(torch.optim.Optimizer):
         seed: int = 0,
         ranks: Ranks = ALONE,
     ) -> None:
-        self.rule = choose("rule", rule, RULES)
-        chosen = choose("solver", solver, SOLVERS) if isinstance(solver, str) else solver
-        exact_needs_dense = math.isinf(self.rule.order) and not isinstance(chosen, DenseSolver)
-        require(not exact_needs_dense, f"rule {rule!r} needs solver 'dense': choose that, or ng, mid, geo or geof")
-        require(damping >= 0 and math.isfinite(damping), f"damping must be finite and not negative, not {damping}")
-        require(-1 <= alpha <= 1, f"alpha must lie in [-1, 1], not {alpha}")
-        require(0 <= gradient_averaging < 1, f"gradient_averaging must lie in [0, 1), not {gradient_averaging}")
+        check_settings(damping, alpha, gradient_averaging)
+        self.rule, chosen = rule_and_solver(rule, solver)
         self.control = control or TrustRegion()
         lr = self._longest_step(lr)
         layout = Layout(module, parameters)
@@ -111,26 +94,27 @@ class NaturalGradient(torch.optim.Optimizer):
         self.last: Memory = None  # the rule's own memory
         self.steps = self.rejected = 0
         self.report = Report()
-        self.generator = torch.Generator(device=network.layout.parameters[0].device)
-        self.generator.manual_seed(seed)
-        super().__init__(network.layout.parameters, {"lr": lr})
+        self.generator = torch.Generator(device=layout.parameters[0].device).manual_seed(seed)
+        super().__init__(layout.parameters, {"lr": lr})
 
     def _longest_step(self, lr: float | None) -> float:
+        """The longest step, by `lr` or by the controller; Refused if they contradict each other."""
         own, default = self.control.lr, type(self.control).lr
         once = lr is None or own in (lr, default)
         require(once, f"the longest step is given twice: lr = {lr}, and {own} by the controller")
         return replace(self.control, lr=own if lr is None else lr).lr  # which refuses one that is not legal
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add the one group that torch's own constructor adds; raise Refused for any other."""
         require(not self.param_groups, "NaturalGradient has one parameter group: its module's parameters")
         super().add_param_group(param_group)
 
     def coverage(self) -> str:
-        """A table of every trainable parameter and the curvature block that covers it."""
+        """Return a table of every trainable parameter and the curvature block that covers it."""
         return self.geometry.fisher.coverage()
 
     def condition_numbers(self) -> dict[str, float]:
-        """Of every layer's Kronecker block with its damping; empty before the first step."""
+        """Compute the condition number of every layer's damped Kronecker block; empty before the first step."""
         fisher, statistics = self.geometry.fisher, self.memory.factors.statistics
         numbers = dict(zip((id(block) for block in fisher.blocks), statistics, strict=False))
         return {
@@ -140,7 +124,7 @@ class NaturalGradient(torch.optim.Optimizer):
         }
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """One update; returns the loss before it. A step that fails leaves the parameters untouched."""
+        """Take one update and return the loss before it; one that fails leaves the parameters untouched."""
         require(closure is not None, "NaturalGradient.step needs a closure that computes the loss and returns it")
         assert closure is not None
         loss, flow = self.flow(closure)
@@ -204,13 +188,14 @@ class NaturalGradient(torch.optim.Optimizer):
         log.warning("step %d rejected: %s; damping is now %g", self.steps, reason, self.damping)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For copies and pickles, of which torch's own part alone could not take a step.
+        """Return what copies and pickles need; torch's own part alone could not take a step.
 
         Left behind are hooks and the `step` that a scheduler puts in place of ours: they belong to the original.
         """
         return {name: value for name, value in vars(self).items() if name != "step" and not name.startswith("_")}
 
     def state_dict(self) -> dict[str, Any]:
+        """Return everything that the next update depends on, besides the parameters."""
         state = super().state_dict()
         state["state"] = {
             "gradient": self.memory.gradient,
@@ -230,7 +215,10 @@ class NaturalGradient(torch.optim.Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores every tensor in the parameters' dtype, but the statistics in that of saving, on their device."""
+        """Continue where `state_dict` was called; raise Refused for the state of another module.
+
+        Tensors are restored in the parameters' dtype, the statistics in that of saving, all on the parameters' device.
+        """
         require_keys("NaturalGradient", state_dict, ("state", "param_groups"))
         require_keys(
             "NaturalGradient", state_dict["state"], [key for key in self.state_dict()["state"] if key not in LATER]
@@ -262,34 +250,27 @@ class NaturalGradient(torch.optim.Optimizer):
         require(alike, "this optimiser state has factors of other shapes than ours: was its max_factor another?")
 
 
+def check_settings(damping: float, alpha: float, gradient_averaging: float) -> None:
+    """Raise Refused for a number that is not legal."""
+    require(damping >= 0 and math.isfinite(damping), f"damping must be finite and not negative, not {damping}")
+    require(-1 <= alpha <= 1, f"alpha must lie in [-1, 1], not {alpha}")
+    require(0 <= gradient_averaging < 1, f"gradient_averaging must lie in [0, 1), not {gradient_averaging}")
+
+
+def rule_and_solver(rule: str, solver: str | Solver) -> tuple[Rule, Solver]:
+    """Look up both by their names; raise Refused for names that are not known, or that do not go together."""
+    integrator = choose("rule", rule, RULES)
+    chosen = choose("solver", solver, SOLVERS) if isinstance(solver, str) else solver
+    exact_needs_dense = math.isinf(integrator.order) and not isinstance(chosen, DenseSolver)
+    require(not exact_needs_dense, f"rule {rule!r} needs solver 'dense': choose that, or ng, mid, geo or geof")
+    return integrator, chosen
+
+
 def mean_loss(loss: Any, ranks: Ranks) -> Any:
-    """The mean of the ranks' losses: a tensor without a graph if the closure returned a tensor, otherwise a number."""
+    """Average the ranks' losses: a tensor without a graph if the closure returned a tensor, otherwise a number."""
     single = loss.numel() == 1 if isinstance(loss, Tensor) else isinstance(loss, SupportsFloat)
     got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
     require(single, f"the closure must return the loss, one number, not {got}")
     if isinstance(loss, Tensor):
         return torch.full_like(loss.detach(), ranks.number(float(loss.detach())))
     return ranks.number(float(loss))
-
-
-def report_of(flow: NetworkFlow, move: Move) -> Report:
-    """Read the instruments after an accepted move."""
-    taken = move.y - flow.base
-    lengths = float(taken.norm()) * float(move.v.norm())
-    cosine = float(taken @ move.v) / lengths if lengths > 0 else 1.0
-    correction = flow.correction
-    return Report(
-        accepted=True,
-        h=move.h,
-        halvings=move.halvings,
-        predicted_kl=move.predicted_kl,
-        actual_kl=move.actual_kl,
-        kappa=correction.kappa if correction else math.nan,
-        residual_before=correction.residual_before if correction else math.nan,
-        residual_after=correction.residual_after if correction else math.nan,
-        angle=math.degrees(math.acos(min(max(cosine, -1.0), 1.0))),
-        correction_norm=float((taken - move.h * move.v).norm()),
-        damping=flow.damping,
-        share=flow.share(flow.base),
-        remembered_kl=0.5 * move.h**2 * flow.remembered_speed_squared(flow.base, move.v) or math.nan,
-    )

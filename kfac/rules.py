@@ -1,7 +1,27 @@
-"""The update rules, side by side. A rule is an integrator of a flow on a manifold.
+"""The update rules, side by side: the paper in one file. Read it first.
 
-A rule asks the flow for velocities and accelerations, draws a curve h -> parameters, and lets the
-controller choose how far along it to go. What a rule must remember is returned, not hidden.
+A model's parameters y are coordinates of a point on a manifold of distributions, whose metric g is the Fisher
+information. Training follows the natural-gradient flow
+
+    dy/dt = v(y) = -g(y)^-1 dL(y),
+
+a path of distributions that is the same in all coordinates. A computer takes steps of finite length h, and those are
+not: the same step, taken in two parameterisations of one model, ends at two distributions. A rule is invariant to
+order p if these differ by h^(p + 1). A geodesic, the manifold's own straight line, satisfies y'' = -Gamma(y', y'),
+where Gamma is the connection; steps that follow it, or the flow, to second order in h are invariant to order two.
+
+    rule       a step from y                                        order   work, beyond that of ng
+    ng         y + h v(y)                                             1
+    mid        y + h v(y + h v(y) / 2)                                2     a gradient, a metric and a solve
+    geo        y + h v - h^2 Gamma(v, v) / 2                          2     a solve
+    geof       as geo, with Gamma at the last displacement            2     less: both are solved for together
+    ng_exact   along the flow itself                                 inf    an ODE solver, for small models
+    geo_exact  along the geodesic that starts with velocity v        inf    an ODE solver, for small models
+
+A rule asks the flow (`flow.py`) for velocities and accelerations and draws a curve h -> y; the controller
+(`control.py`) chooses how far along it to go. What a rule must remember is returned, not hidden.
+
+The paper: Song, Song and Ermon, "Accelerating natural gradient with higher-order invariance", ICML 2018.
 """
 
 import math
@@ -21,13 +41,13 @@ Memory = Tensor | None
 
 
 class Rule(ABC):
-    """`order` is the rule's order of invariance under reparameterisation."""
+    """An integrator of the flow; `order` is its order of invariance under reparameterisation."""
 
     order: float
 
     @abstractmethod
     def step(self, flow: Flow, y: Tensor, control: Controller, last: Memory) -> tuple[Move, Memory]:
-        """One step from y."""
+        """Take one step from y; return where it ended, and what to pass as `last` to the next one."""
 
 
 class ForwardEuler(Rule):
@@ -36,40 +56,44 @@ class ForwardEuler(Rule):
     order = 1
 
     def step(self, flow: Flow, y: Tensor, control: Controller, last: Memory) -> tuple[Move, Memory]:
+        """Go straight along the velocity."""
         v = flow.velocity(y)
         return control.move(flow, y, v, lambda h: y + h * v), None
 
 
 class Midpoint(Rule):
-    """Midpoint integrator (paper, section 3): gradient and metric anew at half the step chosen at y."""
+    """The midpoint integrator (paper, section 3)."""
 
     order = 2
 
     def step(self, flow: Flow, y: Tensor, control: Controller, last: Memory) -> tuple[Move, Memory]:
+        """Go straight along the velocity half a step ahead, where gradient and metric are computed anew."""
         v = flow.velocity(y)
         return control.move(flow, y, v, lambda h: y + h * flow.velocity(y + 0.5 * h * v)), None
 
 
 class Geodesic(Rule):
-    """Second-order step along the geodesic (paper, eq. 7)."""
+    """The geodesic correction (paper, eq. 7)."""
 
     order = 2
 
     def step(self, flow: Flow, y: Tensor, control: Controller, last: Memory) -> tuple[Move, Memory]:
+        """Go along the parabola that follows the geodesic to second order."""
         v = flow.velocity(y)
         a = flow.acceleration(y, v)
         return control.move(flow, y, v, lambda h: y + h * v - 0.5 * h**2 * a), None
 
 
 class FasterGeodesic(Rule):
-    """Geodesic step with the connection at the last displacement (paper, eq. 8): one solve.
-
-    The last displacement is divided by the step size that produced it; the first step is `geo`'s.
-    """
+    """The geodesic correction at the last displacement (paper, eq. 8), which is known before the solve."""
 
     order = 2
 
     def step(self, flow: Flow, y: Tensor, control: Controller, last: Memory) -> tuple[Move, Memory]:
+        """Solve for velocity and acceleration together; without a last displacement, as at first, step as `geo` does.
+
+        The last displacement is divided by the step size that produced it, which makes it a velocity.
+        """
         if last is None:
             v = flow.velocity(y)
             a = flow.acceleration(y, v)
@@ -84,23 +108,22 @@ RTOL, ATOL = 1e-11, 1e-12
 
 
 class ExactFlow(Rule):
-    """The natural-gradient flow itself, by an ODE solver. For models with a dense metric."""
+    """The natural-gradient flow itself, by an ODE solver; for models with a dense metric."""
 
     order = math.inf
 
     def step(self, flow: Flow, y: Tensor, control: Controller, last: Memory) -> tuple[Move, Memory]:
-        def follow(h: float) -> Tensor:
-            return integrate(flow.velocity, y, h)
-
-        return control.move(flow, y, flow.velocity(y), follow), None
+        """Follow the flow for the time h."""
+        return control.move(flow, y, flow.velocity(y), lambda h: integrate(flow.velocity, y, h)), None
 
 
 class ExactGeodesic(Rule):
-    """Riemannian Euler: the exponential map of the velocity, by an ODE solver."""
+    """Riemannian Euler, the exponential map of the velocity, by an ODE solver; for models with a dense metric."""
 
     order = math.inf
 
     def step(self, flow: Flow, y: Tensor, control: Controller, last: Memory) -> tuple[Move, Memory]:
+        """Follow the geodesic that starts with the velocity for the time h."""
         v = flow.velocity(y)
 
         def geodesic(state: Tensor) -> Tensor:
@@ -111,7 +134,7 @@ class ExactGeodesic(Rule):
 
 
 def integrate(field: Callable[[Tensor], Tensor], start: Tensor, time: float) -> Tensor:
-    """Follow dy/dt = field(y) from `start` for `time`; fails where the solution ends before that."""
+    """Follow dy/dt = field(y) from `start` for `time`; raise StepFailure where the solution ends before that."""
 
     def numpy_field(_: float, y: np.ndarray) -> np.ndarray:
         return field(torch.from_numpy(y).to(start)).double().cpu().numpy()

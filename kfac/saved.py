@@ -1,4 +1,4 @@
-"""Reads an optimiser's saved state: refuses what is not one, and moves random numbers to another device."""
+"""Reading an optimiser's saved state: refuse what is not one, move random numbers to another device."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -10,13 +10,13 @@ from geonpg.errors import require
 
 
 def require_keys(kind: str, state: Any, keys: Iterable[str]) -> None:
-    """Refuse a state that another kind of optimiser saved."""
+    """Raise Refused for a state that another kind of optimiser saved."""
     lacking = [key for key in keys if not isinstance(state, Mapping) or key not in state]
     require(not lacking, f"this is no state of {kind}: it lacks {', '.join(lacking)}")
 
 
 def restore_generator(generator: Generator, saved: Tensor) -> None:
-    """Go on with the random numbers of a saved generator.
+    """Continue with the random numbers of a saved generator.
 
     A generator of another kind of device (a GPU's state has 16 bytes, a CPU's 5056) cannot draw the same ones. It is
     seeded with a digest of the saved state: going on from one file gives the same draws every time, but not those

@@ -11,7 +11,7 @@ from .linearisation import Linearisation, Signals
 
 
 def joined(outputs: Sequence[Tensor]) -> Tensor:
-    """The cases of all calls below one another: [cases, size]."""
+    """Stack the cases of all calls: [cases, size]."""
     sizes = {z.shape[-1] for z in outputs}
     require(len(sizes) == 1, f"the closure calls the module with outputs of several sizes: {sorted(sizes)}")
     return torch.cat([z.reshape(-1, z.shape[-1]) for z in outputs])
@@ -37,19 +37,24 @@ class Several(Linearisation):
         return torch.stack([pull(part, own) for part, own in self._own(u)]).sum(0)
 
     def first(self, v: Tensor) -> Tensor:
+        """Compute R = J v on each call."""
         return joined([part.first(v) for part in self.parts])
 
     def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute R and S on each call."""
         r, s = zip(*(part.second(v) for part in self.parts), strict=True)
         return joined(r), joined(s)
 
     def pullback(self, u: Tensor) -> Tensor:
+        """Add up J^T u over the calls."""
         return self._sum(lambda part, own: part.pullback(own), u)
 
     def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
+        """Add up the derivative of J^T u over the calls."""
         return self._sum(lambda part, own: part.pullback_derivative(own, v), u)
 
     def signals(self, u: Tensor) -> Signals:
+        """Stack the signals of all calls."""
         found: dict[str, list[tuple[Tensor, Tensor]]] = {}
         for part, own in self._own(u):
             for name, pair in part.signals(own).items():
@@ -58,7 +63,7 @@ class Several(Linearisation):
 
 
 def merged(name: str, calls: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """The inputs and gradients of all calls of one layer, below one another."""
+    """Stack the inputs and the gradients of all calls of one layer."""
     inputs, gradients = zip(*calls, strict=True)
     same = len({a.shape[1:] for a in inputs}) == 1
     require(same, f"convolution {name!r} sees images of several sizes, K-FAC knows but one: use solver 'cg'")

@@ -25,10 +25,14 @@ class Signal:
 
     @property
     def share(self) -> float:
+        """The share of its full length that a step has earned, in (0, 1]."""
         return math.exp(self.log_share)
 
     def heard(self, descent: float) -> "Signal":
-        """With a fresh batch's word: the descent that it finds along the last direction, in any unit that stays."""
+        """Return the signal after a fresh batch.
+
+        descent: what that batch finds along the last direction, in any unit that stays the same.
+        """
         power = MEMORY * self.power + (1 - MEMORY) * descent * descent
         weight = MEMORY * self.weight + (1 - MEMORY)
         usual = math.sqrt(power / weight)

@@ -17,17 +17,17 @@ class System(Protocol):
     """What a solver may ask of the metric at one point."""
 
     def product(self, v: Tensor) -> Tensor:
-        """(g + damping I) v, exact on the batch."""
+        """Multiply v by g + damping I, exact on the batch."""
 
     def precondition(self, b: Tensor) -> Tensor:
-        """K-FAC's approximation of (g + damping I)^-1 b."""
+        """Multiply b by K-FAC's approximation of (g + damping I)^-1."""
 
     def dense(self) -> Tensor:
-        """g + damping I as a matrix."""
+        """Return g + damping I as a matrix."""
 
 
 class Solver(ABC):
-    """Solves the damped system."""
+    """A way to solve the damped system."""
 
     # Is K-FAC its metric, to be measured anew at every point that a rule visits?
     factors_are_metric: bool = False
@@ -37,15 +37,15 @@ class Solver(ABC):
     @property
     @abstractmethod
     def uses_factors(self) -> bool:
-        """Does it use K-FAC at all?"""
+        """Whether it needs the Kronecker factors at all."""
 
     @abstractmethod
     def solve(self, system: System, b: Tensor) -> Tensor:
-        """x with g x = b."""
+        """Solve g x = b."""
 
     @abstractmethod
     def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """x, y with g x = b and g y = c, for little more than one solve's cost.
+        """Solve g x = b and g y = c for little more than one solve's cost.
 
         y is a small correction to x and may be solved less exactly.
         """
@@ -59,12 +59,15 @@ class KfacSolver(Solver):
 
     @property
     def uses_factors(self) -> bool:
+        """True: they are its metric."""
         return True
 
     def solve(self, system: System, b: Tensor) -> Tensor:
+        """Multiply b by the inverse factors."""
         return system.precondition(b)
 
     def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve one after the other; both are cheap."""
         return self.solve(system, b), self.solve(system, c)
 
 
@@ -73,12 +76,15 @@ class DenseSolver(Solver):
 
     @property
     def uses_factors(self) -> bool:
+        """False: the matrix is exact."""
         return False
 
     def solve(self, system: System, b: Tensor) -> Tensor:
+        """Factorise the matrix and solve."""
         return solve_dense(system.dense(), b)
 
     def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve both with one factorisation."""
         x, y = solve_dense(system.dense(), torch.stack([b, c], 1)).unbind(1)
         return x, y
 
@@ -87,8 +93,11 @@ class DenseSolver(Solver):
 class CgSolver(Solver):
     """Conjugate gradients on the exact damped Fisher, K-FAC preconditioned or plain.
 
-    The correction of `geof` gets its own, smaller number of iterations: with the preconditioner two
-    already remove most of what ten would (docs/geometry.md).
+    preconditioned: by K-FAC, which saves iterations; False is plain CG, as in TRPO.
+    iterations: of a solve, at most (5 to 50).
+    correction_iterations: of the correction of `geof` (1 to 5); with the preconditioner two already remove most of what
+        ten would (docs/geometry.md).
+    tolerance: the relative residual at which it stops (1e-10 to 1e-3).
     """
 
     preconditioned: bool = True
@@ -103,6 +112,7 @@ class CgSolver(Solver):
 
     @property
     def uses_factors(self) -> bool:
+        """Whether K-FAC preconditions it."""
         return self.preconditioned
 
     def _run(self, system: System, b: Tensor, iterations: int) -> Tensor:
@@ -110,9 +120,11 @@ class CgSolver(Solver):
         return conjugate_gradients(system.product, b, precondition, iterations, self.tolerance)
 
     def solve(self, system: System, b: Tensor) -> Tensor:
+        """Run at most `iterations` iterations from zero."""
         return self._run(system, b, self.iterations)
 
     def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve for x in full, and for y in `correction_iterations`."""
         return self.solve(system, b), self._run(system, c, self.correction_iterations)
 
 

@@ -31,62 +31,68 @@ class LayerAt(ABC):
 
     @abstractmethod
     def first(self, r: Tensor | None, v: Directions) -> Tensor | None:
-        """R of the layer's value from R of its input."""
+        """Compute R of the layer's value from R of its input."""
 
     @abstractmethod
     def second(self, r: Tensor | None, s: Tensor | None, v: Directions) -> Tensor | None:
-        """S of the layer's value from R and S of its input."""
+        """Compute S of the layer's value from R and S of its input."""
 
     @abstractmethod
     def pull(self, d: Tensor) -> Tensor:
-        """The gradient at the input from the gradient d at the value."""
+        """Compute the gradient at the input from the gradient d at the value."""
 
     @abstractmethod
     def gradients(self, d: Tensor) -> list[Tensor]:
-        """The gradients of the layer's parameters."""
+        """Compute the gradients of the layer's parameters."""
 
     @abstractmethod
     def pull_derivative(self, d: Tensor, rd: Tensor, r: Tensor | None, v: Directions) -> Tensor:
-        """The derivative of `pull` along v, rd being the derivative of d."""
+        """Differentiate `pull` along v; rd is the derivative of d."""
 
     @abstractmethod
     def gradient_derivatives(self, d: Tensor, rd: Tensor, r: Tensor | None) -> list[Tensor]:
-        """The derivatives of `gradients` along v."""
+        """Differentiate `gradients` along v."""
 
 
 class LinearAt(LayerAt):
-    """s = W a + b."""
+    """A linear layer: s = W a + b."""
 
     def __init__(self, module: nn.Module, a: Tensor, parameters: Sequence[Tensor], value: Tensor | None) -> None:
         self.a, self.weight, self.has_bias = a, parameters[0], len(parameters) > 1
         self.value = F.linear(a, *parameters) if value is None else value
 
     def first(self, r: Tensor | None, v: Directions) -> Tensor:
+        """Compute V a + v_b + W r."""
         out = F.linear(self.a, *v)
         return out if r is None else out.addmm_(r, self.weight.mT)
 
     def second(self, r: Tensor | None, s: Tensor | None, v: Directions) -> Tensor | None:
+        """Compute 2 V r + W s."""
         if r is None:
             return None
         out = r @ (2 * v[0]).mT
         return out if s is None else out.addmm_(s, self.weight.mT)
 
     def pull(self, d: Tensor) -> Tensor:
+        """Compute W^T d."""
         return d @ self.weight
 
     def gradients(self, d: Tensor) -> list[Tensor]:
+        """Compute d a^T and d, summed over the rows."""
         return [d.mT @ self.a, d.sum(0)] if self.has_bias else [d.mT @ self.a]
 
     def pull_derivative(self, d: Tensor, rd: Tensor, r: Tensor | None, v: Directions) -> Tensor:
+        """Compute W^T rd + V^T d."""
         return torch.addmm(rd @ self.weight, d, v[0])
 
     def gradient_derivatives(self, d: Tensor, rd: Tensor, r: Tensor | None) -> list[Tensor]:
+        """Compute rd a^T + d r^T and rd, summed over the rows."""
         weight, *bias = self.gradients(rd)
         return [weight if r is None else weight.addmm_(d.mT, r), *bias]
 
 
 class ActivationAt(LayerAt):
-    """a = phi(s)."""
+    """An elementwise activation: a = phi(s)."""
 
     def __init__(self, module: nn.Module, s: Tensor, parameters: Sequence[Tensor], value: Tensor | None) -> None:
         activation = activation_of(module)
@@ -96,16 +102,20 @@ class ActivationAt(LayerAt):
 
     @cached_property
     def slope(self) -> Tensor:
+        """phi'(s)."""
         return self.activation.slope(self.s, self.value)
 
     @cached_property
     def bend(self) -> Tensor:
+        """phi''(s)."""
         return self.activation.bend(self.s, self.value)
 
     def first(self, r: Tensor | None, v: Directions) -> Tensor | None:
+        """Compute phi' r."""
         return None if r is None else self.slope * r
 
     def second(self, r: Tensor | None, s: Tensor | None, v: Directions) -> Tensor | None:
+        """Compute phi'' r^2 + phi' s."""
         if r is None:
             return None
         bent = self.bend * r
@@ -113,42 +123,52 @@ class ActivationAt(LayerAt):
         return bent if s is None else bent.addcmul_(self.slope, s)
 
     def pull(self, d: Tensor) -> Tensor:
+        """Compute phi' d."""
         return d * self.slope
 
     def gradients(self, d: Tensor) -> list[Tensor]:
+        """Return nothing: there are no parameters."""
         return []
 
     def pull_derivative(self, d: Tensor, rd: Tensor, r: Tensor | None, v: Directions) -> Tensor:
+        """Compute phi' rd + phi'' r d."""
         return rd * self.slope if r is None else rd * self.slope + d * self.bend * r
 
     def gradient_derivatives(self, d: Tensor, rd: Tensor, r: Tensor | None) -> list[Tensor]:
+        """Return nothing: there are no parameters."""
         return []
 
 
 class FreeLogStdAt(LayerAt):
-    """[mean, log std], the second half a free parameter."""
+    """A free log std: [mean, log std], the second half a parameter."""
 
     def __init__(self, module: nn.Module, mean: Tensor, parameters: Sequence[Tensor], value: Tensor | None) -> None:
         self.mean = mean
         self.value = torch.cat([mean, parameters[0].expand_as(mean)], -1) if value is None else value
 
     def first(self, r: Tensor | None, v: Directions) -> Tensor:
+        """Append the direction of the log std to r."""
         moved = torch.zeros_like(self.mean) if r is None else r
         return torch.cat([moved, v[0].expand_as(self.mean)], -1)
 
     def second(self, r: Tensor | None, s: Tensor | None, v: Directions) -> Tensor | None:
+        """Append zero to s: the log std is its own parameter."""
         return None if s is None else torch.cat([s, torch.zeros_like(self.mean)], -1)
 
     def pull(self, d: Tensor) -> Tensor:
+        """Return the first half of d."""
         return d.chunk(2, -1)[0]
 
     def gradients(self, d: Tensor) -> list[Tensor]:
+        """Sum the second half of d over the rows."""
         return [d.chunk(2, -1)[1].sum(0)]
 
     def pull_derivative(self, d: Tensor, rd: Tensor, r: Tensor | None, v: Directions) -> Tensor:
+        """Return the first half of rd."""
         return self.pull(rd)
 
     def gradient_derivatives(self, d: Tensor, rd: Tensor, r: Tensor | None) -> list[Tensor]:
+        """Sum the second half of rd over the rows."""
         return self.gradients(rd)
 
 
@@ -166,7 +186,7 @@ class Step:
 
 
 def plan_of(module: nn.Module, prefix: str = "") -> list[Step] | None:
-    """The module as a chain of written-out layers; None where any part of it has no written form."""
+    """Write the module as a chain of layers; None where any part of it has no written form."""
     if module._forward_hooks or module._forward_pre_hooks or any(not p.requires_grad for p in module.parameters()):
         return None
     if type(module) is nn.Sequential:
@@ -185,14 +205,18 @@ def plan_of(module: nn.Module, prefix: str = "") -> list[Step] | None:
 
 
 class FeedForward(Linearisation):
-    """A chain of written-out layers at one point."""
+    """A chain of written-out layers at one point.
+
+    plan: the layers, in order.
+    layout: where their parameters lie in y.
+    values: the layers' values, if the network has just been run at y on x.
+    """
 
     vectorises = False  # it accumulates in place
 
     def __init__(
         self, plan: Sequence[Step], layout: Layout, y: Tensor, x: Tensor, values: Sequence[Tensor] = ()
     ) -> None:
-        """`values` are the layers' values, if the network has just been run at y on x."""
         self.plan, self.layout, self.size = plan, layout, layout.size
         known = values if len(values) == len(plan) else [None] * len(plan)
         self.layers: list[LayerAt] = []
@@ -216,9 +240,11 @@ class FeedForward(Linearisation):
         return torch.zeros_like(self.z) if derivative is None else derivative
 
     def first(self, v: Tensor) -> Tensor:
+        """Compute R = J v in one forward sweep."""
         return self._present(self._firsts(v)[-1])
 
     def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute R and S in one forward sweep."""
         r: Tensor | None = None
         s: Tensor | None = None
         for layer, direction in zip(self.layers, self._per_layer(v), strict=True):
@@ -226,6 +252,7 @@ class FeedForward(Linearisation):
         return self._present(r), self._present(s)
 
     def pullback(self, u: Tensor) -> Tensor:
+        """Compute J^T u in one backward sweep."""
         gradients: list[Tensor] = []
         for i in reversed(range(len(self.layers))):
             gradients[:0] = self.layers[i].gradients(u)
@@ -233,6 +260,7 @@ class FeedForward(Linearisation):
         return self.layout.flatten(gradients)
 
     def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
+        """Differentiate the backward sweep along v (paper, algorithm 3)."""
         rs, directions = self._firsts(v), self._per_layer(v)
         ru, derivatives = torch.zeros_like(u), list[Tensor]()
         for i in reversed(range(len(self.layers))):
@@ -243,6 +271,7 @@ class FeedForward(Linearisation):
         return self.layout.flatten(derivatives)
 
     def signals(self, u: Tensor) -> Signals:
+        """Collect each linear layer's input and the gradient at its output."""
         signals: Signals = {}
         for i in reversed(range(len(self.layers))):
             layer = self.layers[i]
