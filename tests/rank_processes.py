@@ -101,6 +101,11 @@ def sharing(ranks: Ranks) -> dict[str, Any]:
     }
 
 
+def combinations_and_sharing(ranks: Ranks) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Both in one pair of processes, which take longer to start than to run."""
+    return every_combination(ranks), sharing(ranks)
+
+
 def trained(ranks: Ranks, count: int) -> dict[str, Any]:
     """Policy, normalisation and episodes after so many updates of an agent that all ranks share."""
     plan = OurPlan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))

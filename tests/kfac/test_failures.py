@@ -32,12 +32,12 @@ def small() -> nn.Module:
 
 @pytest.mark.parametrize("rule", ["ng", "geo"])
 @pytest.mark.parametrize("solver", ["kfac", "pcg"])
-def test_thousands_of_noisy_updates_stay_finite(rule: str, solver: str) -> None:
+def test_a_thousand_noisy_updates_stay_finite(rule: str, solver: str) -> None:
     """NaN after thousands of iterations: a policy driven by pure noise, in float32."""
     module = policy((3, 8), 2).float()
     optimizer = NaturalGradient(module, Gaussian(), rule=rule, solver=solver, damping=1e-3)
     generator = torch.Generator().manual_seed(0)
-    for seed in range(1500 if solver == "kfac" else 300):
+    for seed in range(1000 if solver == "kfac" else 200):
         problem = Surrogate(module, Gaussian(), torch.randn(32, 3, generator=generator), seed)
         optimizer.step(problem)
     assert bool(torch.isfinite(parameters(module)).all())

@@ -1,6 +1,7 @@
 """Two processes that share a batch take the step of one that has it all."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import rank_processes
@@ -10,13 +11,25 @@ import torch.distributed as dist
 from geonpg.kfac import ProcessGroup
 from geonpg.kfac.ranks import ALONE
 
+Results = list[dict[str, Any]]  # of both ranks
+
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
-    return rank_processes.run(rank_processes.every_combination, 2, tmp_path_factory.mktemp("ranks"))
+def both(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    return rank_processes.run(rank_processes.combinations_and_sharing, 2, tmp_path_factory.mktemp("ranks"))
 
 
-def test_two_ranks_end_where_one_process_does_for_every_rule_and_solver(two: list[dict[str, torch.Tensor]]) -> None:
+@pytest.fixture(scope="module")
+def two(both: list[tuple[dict[str, Any], dict[str, Any]]]) -> Results:
+    return [combinations for combinations, _ in both]
+
+
+@pytest.fixture(scope="module")
+def shared(both: list[tuple[dict[str, Any], dict[str, Any]]]) -> Results:
+    return [shared for _, shared in both]
+
+
+def test_two_ranks_end_where_one_process_does_for_every_rule_and_solver(two: Results) -> None:
     alone = rank_processes.every_combination()
     start = torch.cat([p.detach().reshape(-1) for p in rank_processes.plain_policy().parameters()])
     for name, parameters in alone.items():
@@ -25,13 +38,13 @@ def test_two_ranks_end_where_one_process_does_for_every_rule_and_solver(two: lis
             assert (parameters - start).abs().max() > 1e-3, f"{name} did not move"
 
 
-def test_ranks_agree_to_the_last_bit(two: list[dict[str, torch.Tensor]]) -> None:
+def test_ranks_agree_to_the_last_bit(two: Results) -> None:
     for name, parameters in two[0].items():
         assert torch.equal(parameters, two[1][name]), name
 
 
-def test_what_is_shared(tmp_path: Path) -> None:
-    first, second = rank_processes.run(rank_processes.sharing, 2, tmp_path)
+def test_what_is_shared(shared: Results) -> None:
+    first, second = shared
     for name in ("mean", "number", "least", "moments", "collected", "rows", "any", "shared out", "agreed"):
         assert str(first[name]) == str(second[name]), name
     assert first["mean"].tolist() == [1.5, 3.0]

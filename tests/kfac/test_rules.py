@@ -1,6 +1,7 @@
 """Every rule's declared order, measured; on a manifold of two dimensions and on a network."""
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from geonpg.kfac import RULES, Constant, DenseFlow, Rule
 from geonpg.kfac.flow import StepFailure
 
 FINITE = {name: rule for name, rule in RULES.items() if rule.order < math.inf}
-TIME, STEPS = 0.4, (8, 16, 32, 64)
+TIME, STEPS = 0.4, (32, 64)
 START = torch.tensor([0.4, -0.3], dtype=torch.float64)
 
 
@@ -56,8 +57,8 @@ def trajectory(rule: Rule, flow: DenseFlow, y: Tensor, steps: int) -> Tensor:
 
 
 def slope(errors: list[float]) -> float:
-    """Order of convergence from the last two refinements."""
-    return math.log2(errors[-2] / errors[-1])
+    """Order of convergence, from one refinement to the next."""
+    return math.log2(errors[0] / errors[1])
 
 
 @pytest.mark.parametrize("name", FINITE)
@@ -77,12 +78,14 @@ def test_order_against_the_flow(name: str, order: int) -> None:
     assert slope(errors) == pytest.approx(order, abs=0.25)
 
 
+@cache
+def riemannian_euler(steps: int) -> Tensor:
+    return trajectory(RULES["geo_exact"], PLAIN, START, steps)
+
+
 @pytest.mark.parametrize(("name", "order"), [("ng", 1), ("mid", 1), ("geo", 2), ("geof", 2)])
 def test_order_against_riemannian_euler(name: str, order: int) -> None:
-    errors = [
-        float((trajectory(RULES[name], PLAIN, START, n) - trajectory(RULES["geo_exact"], PLAIN, START, n)).norm())
-        for n in STEPS
-    ]
+    errors = [float((trajectory(RULES[name], PLAIN, START, n) - riemannian_euler(n)).norm()) for n in STEPS]
     assert slope(errors) == pytest.approx(order, abs=0.25)
 
 
