@@ -42,7 +42,8 @@ ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.Multi
 class ACKTR(OnPolicyAlgorithm):
     """Natural-gradient actor-critic (Wu et al., 2017) with the update rules of Song, Song & Ermon (2018).
 
-    The arguments of A2C come first, in its order.
+    The defaults are those of the preset `default`, which is meant for 16 environments whose observations and rewards
+    are normalised. The arguments of A2C come first, in its order.
 
     policy: MlpPolicy, CnnPolicy, MultiInputPolicy, or a policy class.
     env: an environment, SB3's or ours, or the id of one.
@@ -73,7 +74,8 @@ class ACKTR(OnPolicyAlgorithm):
     factor_averaging: decay of the average of Kronecker factors over updates, the critic's too, 0.9 to 0.99.
     factors_every: updates between two looks at the policy's Kronecker factors, 1 to 10.
     advantage_floor: divide advantages by no less than this, 0 to 0.3. Where a task is solved, what is left of them is
-        noise, and must not be blown up into steps of full length. In units of rewards that `Normalize` has scaled.
+        noise, and must not be blown up into steps of full length. It needs rewards scaled by `Normalize` or SB3's
+        `VecNormalize`: for raw rewards far below 1 choose 0.
     critic_updates: Gauss-Newton steps of the critic per batch, 1 to 5.
     critic_learning_rate: longest step of the critic, 0.1 to 1; None for 1, or 1e-3 under an `optimizer_class`.
     critic_solver: how the critic's natural gradient is solved for, kfac, pcg or cg.
@@ -81,7 +83,7 @@ class ACKTR(OnPolicyAlgorithm):
     critic_damping: added to the diagonal of the critic's Fisher matrix, 0.01 to 0.1.
     critic_target_kl: half the mean squared change of values in one step, at most; 0 for any.
     critic_gradient_averaging: decay of the average of the critic's gradients, 0 to 0.5.
-    critic_lambda: lambda of the critic's targets, 0.9 to 1; None for `gae_lambda`.
+    critic_lambda: lambda of the critic's targets, 0.9 to 1; None for `gae_lambda`, as SB3's buffers have it.
     torch_threads: torch's threads during `learn`; None for 1 where updates are small, and torch's own number otherwise.
     ranks: the processes that train this agent together, each with as many environments of its own.
 
@@ -99,7 +101,7 @@ class ACKTR(OnPolicyAlgorithm):
     # fmt: off
     def __init__(
         self, policy: str | type[ActorCriticPolicy], env: GymEnv | str | None,
-        learning_rate: float | Schedule = 0.3, n_steps: int = 32, gamma: float = 0.99, gae_lambda: float = 0.95,
+        learning_rate: float | Schedule = 0.3, n_steps: int = 64, gamma: float = 0.99, gae_lambda: float = 0.95,
         ent_coef: float = 0.0, vf_coef: float = 0.5, max_grad_norm: float = 0.5, rms_prop_eps: float | None = None,
         use_rms_prop: bool | None = None, use_sde: bool = False, sde_sample_freq: int = -1,
         rollout_buffer_class: type[RolloutBuffer] | None = None, rollout_buffer_kwargs: dict[str, Any] | None = None,
@@ -107,9 +109,9 @@ class ACKTR(OnPolicyAlgorithm):
         policy_kwargs: dict[str, Any] | None = None, verbose: int = 0, seed: int | None = None,
         device: torch.device | str = "auto", _init_setup_model: bool = True, *,
         method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
-        target_kl: float = 0.0015, anneal: bool = False, damping: float = 0.01, gradient_averaging: float = 0.9,
+        target_kl: float = 0.003, anneal: bool = True, damping: float = 0.01, gradient_averaging: float = 0.9,
         cautious: bool = True, cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1,
-        advantage_floor: float = 0.0, critic_updates: int = 2, critic_learning_rate: float | None = None,
+        advantage_floor: float = 0.1, critic_updates: int = 2, critic_learning_rate: float | None = None,
         critic_solver: str = "pcg", critic_cg_iterations: int = 3, critic_damping: float = 0.03,
         critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
         torch_threads: int | None = None, ranks: Ranks = ALONE,
@@ -153,6 +155,11 @@ class ACKTR(OnPolicyAlgorithm):
             return critic_optimizer(self.networks, settings, self.ranks)
         rate = settings.critic_learning_rate
         return first_order_optimizer(chosen, self.networks.critic_parameters, rate, keywords or {})
+
+    @property
+    def n_updates(self) -> int:
+        """Updates made so far, those before a restart included."""
+        return self._n_updates
 
     @property
     def optimizer(self) -> NaturalGradient:

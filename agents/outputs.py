@@ -148,10 +148,16 @@ class Networks:
         return self.critic(self.inputs(self.tensors(observations)))
 
     def assess(self, observations: Observations, actions: Array) -> tuple[Tensor, Tensor]:
-        """Values [n, 1] and log-probabilities [n] of a batch of observations and recorded actions."""
-        inputs = self.inputs(self.tensors(observations))
+        """Values [n, 1] and log-probabilities [n] of a batch of observations and recorded actions.
+
+        As in SB3 the values are those of the policy's `forward`, in which a policy of the user's may show others than
+        it predicts.
+        """
+        seen = self.tensors(observations)
+        inputs = self.inputs(seen)
+        values = self.critic(inputs) if self.standard else self.policy(seen)[1]
         draws = draws_of(self.policy, torch.as_tensor(actions, device=self.device).float())
-        return self.critic(inputs), self.family.log_prob(self.actor(inputs), draws)
+        return values, self.family.log_prob(self.actor(inputs), draws)
 
 
 def actor_chain(policy: ActorCriticPolicy) -> nn.Sequential:

@@ -11,14 +11,24 @@ from torch import nn
 
 
 class SeparateCritic(ActorCriticPolicy):
-    """Features that actor and critic shared would be trained by the actor alone; so each gets its own.
+    """SB3's policy, whose actor and critic have features of their own: shared ones would be trained by the actor alone.
 
-    critic_activation_fn: of the critic's hidden layers; the actor's by default.
+    log_std_init: logarithm of the standard deviation of actions at the start, -2 to 0.
+    critic_activation_fn: activation of the critic's hidden layers; None for the actor's.
+    All other arguments are SB3's, with its defaults.
     """
 
-    def __init__(self, *args: Any, critic_activation_fn: type[nn.Module] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        log_std_init: float = -0.7,
+        critic_activation_fn: type[nn.Module] | None = None,
+        share_features_extractor: bool = False,
+        **kwargs: Any,
+    ) -> None:
         self.critic_activation_fn = critic_activation_fn
-        super().__init__(*args, **{"share_features_extractor": False, **kwargs})
+        kwargs |= {"log_std_init": log_std_init, "share_features_extractor": share_features_extractor}
+        super().__init__(*args, **kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return {**super()._get_constructor_parameters(), "critic_activation_fn": self.critic_activation_fn}
@@ -33,12 +43,12 @@ class SeparateCritic(ActorCriticPolicy):
 
 
 class ACKTRPolicy(SeparateCritic):
-    """For vectors of observations."""
+    """The policy for vectors of observations."""
 
 
 class ACKTRCnnPolicy(SeparateCritic, ActorCriticCnnPolicy):
-    """For images."""
+    """The policy for images."""
 
 
 class ACKTRMultiInputPolicy(SeparateCritic, MultiInputActorCriticPolicy):
-    """For dictionaries of observations."""
+    """The policy for dictionaries of observations."""

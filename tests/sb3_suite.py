@@ -1,7 +1,16 @@
-"""SB3's own test-suite, unmodified, with `A2C` replaced by `ACKTR`: every test that reaches our class.
+"""Run SB3's own tests, unmodified, with `A2C` replaced by `ACKTR`: every test that reaches our class.
 
 Downloads the source distribution of the installed SB3, runs its tests and ends in pytest's own summary line. This file
 is also the pytest plugin that puts ACKTR in A2C's place, before any test module is imported.
+
+Three tests fail, because of what A2C has otherwise; every other failure is one of ours:
+
+test                               expects                              here
+test_tensorboard[a2c]              logs in the folder `A2C_1`           the folder is named after the class, `ACKTR_1`
+test_continuous[ACKTR]             a return of 90 at                    a natural gradient's longest step, 0.3 by
+                                   `learning_rate=1e-3`, RMSprop's      default: 51, and 100 at the default
+test_infinite_horizon[True-ACKTR]  a value within 1 of 50               `n_steps` is 64 by default, for 16 environments:
+                                   after 500 steps                      27, and 49.7 with A2C's 5
 """
 
 import inspect
@@ -22,17 +31,13 @@ from geonpg.agents import ACKTR
 
 WHERE = Path("build") / "sb3-suite"
 
-# What fails and why: the README's table says it in full. Any other failure makes the exit code 1.
-KNOWN = {
-    "test_tensorboard[a2c]": "the log folder's name",
-    "test_continuous[ACKTR]": "a learning rate that is no Adam rate here",
-    "test_infinite_horizon[True-ACKTR]": "fewer and larger batches by default",
-}
+# What fails, for the reasons above. Any other failure makes the exit code 1.
+KNOWN = {"test_tensorboard[a2c]", "test_continuous[ACKTR]", "test_infinite_horizon[True-ACKTR]"}
 failures: set[str] = set()
 
 
 def download(where: Path) -> Path:
-    """The folder of SB3's source distribution."""
+    """Download SB3's source distribution once, and return its folder."""
     number = version("stable-baselines3")
     folder = where / f"stable_baselines3-{number}"
     if not (folder / "tests").is_dir():
@@ -58,12 +63,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if session.exitstatus == pytest.ExitCode.TESTS_FAILED and failures <= KNOWN.keys():
+    if session.exitstatus == pytest.ExitCode.TESTS_FAILED and failures <= KNOWN:
         session.exitstatus = 0
 
 
 def reaches(item: pytest.Function) -> bool:
-    """Is the test parametrised by our class or, if by no algorithm, does it or one of its fixtures name A2C?"""
+    """Whether a test is parametrised by our class or, if by no algorithm, names A2C or has a fixture that does."""
     parameters = list(flattened(getattr(item, "callspec", None)))
     if ACKTR in parameters or "a2c" in parameters:
         return True
@@ -84,9 +89,10 @@ def flattened(callspec: Any) -> list[Any]:
 
 def main() -> int:
     folder = download(WHERE)
-    command = [sys.executable, "-m", "pytest", "-p", "geonpg.scripts.sb3_suite", "-p", "no:cacheprovider"]
+    here = Path(__file__).resolve()
+    command = [sys.executable, "-m", "pytest", "-p", here.stem, "-p", "no:cacheprovider"]
     # one thread each: two workers with two threads on tiny tensors take ten times as long
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(here.parent)}
     return subprocess.run([*command, "-n", "2", "--tb=line", "tests"], cwd=folder, env=environment).returncode
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from inspect import signature
 from typing import Any
 
 import gymnasium
@@ -22,13 +23,7 @@ from geonpg.scripts.runs.guard import Guarded, making
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}
 
 # What `ACKTR` takes under the settings' own names.
-ARGUMENTS = (
-    "n_steps", "gamma", "gae_lambda", "method", "solver", "alpha", "calibrate", "learning_rate", "target_kl", "anneal",
-    "damping", "gradient_averaging", "cautious", "cg_iterations", "factor_averaging", "factors_every", "ent_coef",
-    "normalize_advantage", "advantage_floor",
-    "critic_updates", "critic_learning_rate", "critic_solver", "critic_cg_iterations", "critic_damping",
-    "critic_target_kl", "critic_gradient_averaging", "critic_lambda", "torch_threads",
-)  # fmt: skip
+ARGUMENTS = tuple(name for name in signature(ACKTR).parameters if name in FIELDS)
 
 RAW = Settings(normalize_observations=False, normalize_rewards=False)  # an environment without our wrappers
 CONTINUOUS_ONLY = ("scale_actions", "log_std_init")

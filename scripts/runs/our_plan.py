@@ -67,7 +67,7 @@ class OurPlan(Plan[ACKTR]):
         return env, agent
 
     def owes_row(self, agent: ACKTR, recorded: int) -> bool:
-        return agent._n_updates % CURVE_EVERY == 0
+        return agent.n_updates % CURVE_EVERY == 0
 
     def curve_row(self, agent: ACKTR) -> CurveRow:
         update = agent.last_update

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.policies import ActorCriticCnnPolicy, ActorCriticPolicy
-from stable_baselines3.common.vec_env import VecNormalize
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from geonpg.agents import ACKTR
 from geonpg.agents.stepping import Stepper
+from geonpg.configs import FIELDS, Settings, load
 from geonpg.envs import Normalize, make_vec
 from geonpg.kfac import RULES
+from geonpg.scripts.runs.building import make_agent
 
 METHODS = ("ng", "mid", "geo", "geof")
 
@@ -62,10 +65,11 @@ def parameters(agent: ACKTR) -> torch.Tensor:
 @pytest.mark.parametrize("kind", SPACES)
 def test_every_method_improves_every_kind_of_action(kind: str, method: str) -> None:
     env = make_vec_env(lambda: Choices(SPACES[kind]), 4, seed=0)
-    agent = ACKTR("MlpPolicy", env, method=method, n_steps=64, target_kl=0.02, seed=0)
+    quick = {"n_steps": 32, "target_kl": 0.04, "anneal": False, "policy_kwargs": {"net_arch": [16]}}
+    agent = ACKTR("MlpPolicy", env, method=method, seed=0, **quick)
     before = evaluate_policy(agent, env, 20)[0]
-    agent.learn(6000)
-    assert evaluate_policy(agent, env, 20)[0] > before + 1
+    agent.learn(2560)
+    assert evaluate_policy(agent, env, 20)[0] > before + 4
     assert agent.optimizer.rejected == 0
 
 
@@ -79,7 +83,7 @@ def test_the_methods_are_the_rules_of_the_library() -> None:
 
 @pytest.mark.parametrize("solver", ["kfac", "pcg", "cg"])
 def test_the_step_stays_within_its_trust_region(solver: str) -> None:
-    agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), solver=solver, target_kl=0.003, seed=0)
+    agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), solver=solver, target_kl=0.003, anneal=False, seed=0)
     agent.learn(2000)
     report = agent.optimizer.report
     assert report.accepted
@@ -90,7 +94,8 @@ def test_the_step_stays_within_its_trust_region(solver: str) -> None:
 
 
 def test_annealed_steps_shorten_in_proportion_to_what_is_left() -> None:
-    agent = ACKTR("MlpPolicy", make_vec("Hopper-v4", 4, seed=0), target_kl=0.004, anneal=True, cautious=False, seed=0)
+    env = make_vec("Hopper-v4", 4, seed=0)
+    agent = ACKTR("MlpPolicy", env, n_steps=32, target_kl=0.004, anneal=True, cautious=False, seed=0)
     lengths = []
 
     class Look(BaseCallback):
@@ -280,6 +285,37 @@ def test_the_logs_have_sb3s_keys_and_ours() -> None:
     wanted += [f"geometry/{k}" for k in ("residual_before", "residual_after", "correction_norm", "damping")]
     wanted += ["geometry/condition_0", *(f"time/seconds_{k}" for k in ("rollout", "values", "policy", "critic"))]
     assert set(wanted) <= set(seen)
+
+
+def test_the_defaults_are_those_of_the_preset() -> None:
+    """By name; None stands for what suits the case, which the next test holds against the preset."""
+    parameters = inspect.signature(ACKTR).parameters
+    shared = {name: parameters[name].default for name in parameters if name in FIELDS}
+    others = {name: (ours, FIELDS[name].default) for name, ours in shared.items() if ours is not None}
+    assert {name: pair for name, pair in others.items() if pair[0] != pair[1]} == {}
+    assert len(others) > 20
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Walker2d-v4"])
+def test_an_agent_without_arguments_is_the_presets(env_id: str) -> None:
+    """Networks, first weights and two updates, to the last bit."""
+    settings = load("default", env_id)
+    assert settings == Settings()
+
+    def trained(make: Callable[[VecEnv], ACKTR]) -> ACKTR:
+        return make(Normalize(make_vec(env_id, 4, seed=0))).learn(2 * 4 * 64)
+
+    ours = trained(lambda env: ACKTR("MlpPolicy", env, seed=0, device="cpu"))
+    theirs = trained(lambda env: make_agent(settings, env, seed=0))
+    assert str(ours.policy) == str(theirs.policy)
+    assert torch.equal(parameters(ours), parameters(theirs))
+    assert ours.last_update == theirs.last_update
+    assert ours.n_updates == 2
+
+
+@pytest.mark.parametrize("policy", ACKTR.policy_aliases.values())
+def test_every_policy_begins_with_the_presets_deviation(policy: type[ActorCriticPolicy]) -> None:
+    assert inspect.signature(policy).parameters["log_std_init"].default == Settings().log_std_init
 
 
 def test_C14_the_arguments_of_a2c_come_first_in_its_order() -> None:

@@ -108,8 +108,7 @@ def test_outputs_of_state_dependent_noise(observations: str, name: str) -> None:
 
 def check_values_and_probabilities(policy: ActorCriticPolicy, networks: Networks, seen: Any, z: Tensor) -> None:
     with torch.no_grad():
-        actions, _, log_prob = policy(seen)
-        values = policy.predict_values(seen)
+        actions, values, log_prob = policy(seen)
         draws = draws_of(policy, actions.reshape(6, -1).float())  # as a rollout buffer returns them
         raw, entropy = networks.family.log_prob(z, draws), policy.get_distribution(seen).entropy()
         ours = raw
@@ -120,7 +119,7 @@ def check_values_and_probabilities(policy: ActorCriticPolicy, networks: Networks
             torch.testing.assert_close(networks.family.entropy(z), entropy)
         torch.testing.assert_close(ours, log_prob, rtol=1e-4, atol=1e-4)
         assert float(log_prob.std()) > 2e-3
-        torch.testing.assert_close(networks.values(arrays(seen)), values)
+        torch.testing.assert_close(networks.values(arrays(seen)), policy.predict_values(seen))
         torch.testing.assert_close(networks.assess(arrays(seen), actions.reshape(6, -1).numpy()), (values, raw))
         assert float(values.std()) > 2e-3
 
@@ -203,7 +202,7 @@ def test_what_neither_uses_belongs_to_neither() -> None:
 
 
 class Doubled(ACKTRPolicy):
-    """A user's policy that computes something else from the same layers; its critic is what predicts values."""
+    """A user's policy that computes something else from the same layers, and shows other values than it predicts."""
 
     def _get_action_dist_from_latent(self, latent_pi: Tensor) -> Any:
         return self.action_dist.proba_distribution(action_logits=2 * self.action_net(latent_pi))

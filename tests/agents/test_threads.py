@@ -27,17 +27,17 @@ def torch_of_a_user() -> Iterator[None]:
 
 
 class Look(BaseCallback):
-    """Sees torch's threads inside `learn`, and may end it by an error."""
+    """Sees torch's threads inside `learn`, and may end it, by an error or before an update."""
 
-    def __init__(self, error: type[Exception] | None = None) -> None:
+    def __init__(self, error: type[Exception] | None = None, once: bool = False) -> None:
         super().__init__()
-        self.error, self.seen = error, set[int]()
+        self.error, self.once, self.seen = error, once, set[int]()
 
     def _on_step(self) -> bool:
         self.seen.add(torch.get_num_threads())
         if self.error is not None:
             raise self.error
-        return True
+        return not self.once
 
 
 def threads_seen(**keywords: Any) -> set[int]:
@@ -73,7 +73,7 @@ def test_C17_an_error_leaves_torch_as_it_was() -> None:
 
 def test_C17_images_keep_the_threads_of_torch() -> None:
     """A convolution's work is many times its weights."""
-    look = Look()
+    look = Look(once=True)
     env = FakeImageEnv(screen_height=40, screen_width=40, n_channels=1, discrete=True)
     ACKTR(
         "CnnPolicy", env, n_steps=2, device="cpu", policy_kwargs={"features_extractor_kwargs": {"features_dim": 8}}
