@@ -160,6 +160,13 @@ def test_the_layout_in_the_readme_is_that_on_disk() -> None:
                 assert list((ROOT / folder).glob(name.rstrip("/"))), f"no {name} in {folder}"
 
 
+def test_the_file_to_read_first_is_as_short_as_it_says() -> None:
+    lines = len((ROOT / "kfac/rules.py").read_text().splitlines())
+    claims = [int(number) for page in PAGES for number in re.findall(r"the paper in\s(\d+)\slines", page.read_text())]
+    assert claims
+    assert all(abs(lines - claim) <= 10 for claim in claims)
+
+
 def test_the_site_shows_every_page() -> None:
     shown = re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2])
     pages = [str(page.relative_to(ROOT / "docs")) for page in DOCS] + ["CHANGELOG.md", "CONTRIBUTING.md"]
