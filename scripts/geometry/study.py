@@ -52,7 +52,7 @@ class Workload:
 
 
 FULL = Workload()
-QUICK = Workload(iterations=3, divisions=(5, 10), predicted_kl=(1e-7, 1e-6, 1e-2), batches=1)
+QUICK = Workload(iterations=2, divisions=(4, 8), predicted_kl=(1e-7, 1e-6, 1e-2), batches=1)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from geonpg.scripts.benches.findings import flat
 
 def test_where_the_published_correction_overshoots_the_calibrated_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_trust_region, "SEEDS", range(1))
+    monkeypatch.setattr(bench_trust_region, "STAGES", {"trust": 0, "trust-trained": 15})
     findings = bench_trust_region.measure()
     results = flat(findings.numbers())
     for solver in ("kfac", "pcg"):
