@@ -2,7 +2,7 @@
 
 States are correlated like a robot's observations, the reward of an action falls with its distance to
 an unknown function of the state, and noise of three times its spread stands for the rest of the
-return. Gradient noise and the geometry of the policy are those of a real update, at no physics.
+return. Gradient noise and the geometry of the policy are those of a real update, without physics.
 """
 
 import math
@@ -20,7 +20,7 @@ Closure = Callable[[], Tensor]
 
 
 def actor(seed: int) -> nn.Sequential:
-    """The usual continuous-control actor, 17-64-64-6 tanh, with a free log std."""
+    """Build the usual continuous-control actor, 17-64-64-6 tanh, with a free log std."""
     torch.manual_seed(seed)
     layers = [nn.Linear(STATES, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, ACTIONS)]
     for layer, gain in zip(layers, (1.0, 1.0, 0.05), strict=True):
@@ -30,7 +30,7 @@ def actor(seed: int) -> nn.Sequential:
 
 
 class Bandit:
-    """Draws batches of states, actions and advantages for a policy."""
+    """A source of batches of states, actions and advantages for a policy."""
 
     def __init__(self, seed: int) -> None:
         self.generator = Generator().manual_seed(seed)
@@ -42,7 +42,7 @@ class Bandit:
 
     @torch.no_grad()
     def record(self, policy: nn.Module) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """States, actions, their log-probabilities, and standardised advantages."""
+        """Draw states, actions, their log-probabilities, and standardised advantages."""
         states = self._normal(CASES, 8) @ self.mixing + 0.3 * self._normal(CASES, STATES)
         z = policy(states)
         actions = FAMILY.sample(z, self.generator)
@@ -52,7 +52,7 @@ class Bandit:
         return states, actions, FAMILY.log_prob(z, actions), advantages
 
     def closure(self, policy: nn.Module) -> Closure:
-        """The surrogate loss -E[ratio * advantage] of one recorded batch, as an optimiser's closure."""
+        """Record a batch; return its surrogate loss -E[ratio * advantage] as an optimiser's closure."""
         states, actions, old, advantages = self.record(policy)
 
         def evaluate() -> Tensor:

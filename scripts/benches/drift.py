@@ -56,13 +56,13 @@ WAYS = {
 class Reading(NamedTuple):
     """What the instruments show of one update, or medians over several."""
 
-    kl: float  # that the update moved the policy by
-    remembered: float  # the KL that earlier batches would see, over the predicted one
+    kl: float  # between the policies before and after
+    remembered: float  # KL that earlier batches would see of the step, over the predicted one
     alignment: float  # cosine to the last step
     confirmed: float  # the part of the last step's slope that this batch confirms
-    share: float  # of the length that the step asked for
+    share: float  # share of its full length that the step has earned
     advantage: float  # standard deviation of the advantages
-    explained: float  # variance of the returns, by the critic
+    explained: float  # part of the returns' variance that the critic explains
 
 
 class Drift(NamedTuple):

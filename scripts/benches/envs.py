@@ -93,21 +93,25 @@ def native_and_limit(env_id: str, stack: ExitStack) -> tuple[Actions, dict[str, 
 
 
 def gymnasium_sync(env_id: str) -> Any:
+    """Make gymnasium's vector in one process."""
     vector = import_module("gymnasium.vector")
     return vector.SyncVectorEnv([partial(single, env_id)] * N_ENVS, autoreset_mode=vector.AutoresetMode.SAME_STEP)
 
 
 def gymnasium_async(env_id: str) -> Any:
+    """Make gymnasium's vector with a process per environment."""
     vector = import_module("gymnasium.vector")
     makers, same_step = [partial(single, env_id)] * N_ENVS, vector.AutoresetMode.SAME_STEP
     return vector.AsyncVectorEnv(makers, context="forkserver", autoreset_mode=same_step)
 
 
 def sb3_dummy(env_id: str) -> VecEnv:
+    """Make SB3's vector in one process."""
     return DummyVecEnv([partial(monitored, env_id)] * N_ENVS)
 
 
 def sb3_subproc(env_id: str) -> VecEnv:
+    """Make SB3's vector with a process per environment."""
     return SubprocVecEnv([partial(monitored, env_id)] * N_ENVS, start_method="forkserver")
 
 
