@@ -30,8 +30,9 @@ STEPS ?= 1000000
 train: install
 	$(BIN)/python scripts/train.py --env $(ENV) --method $(METHOD) --steps $(STEPS)
 
+# A file of tests stays with one process, which trains what they share once.
 test: dev
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Type checkers do not follow the editable install's import hook, so an installed copy is checked.
 lint: dev

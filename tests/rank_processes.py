@@ -106,38 +106,51 @@ def combinations_and_sharing(ranks: Ranks) -> tuple[dict[str, Tensor], dict[str,
     return every_combination(ranks), sharing(ranks)
 
 
-def trained(ranks: Ranks, count: int) -> dict[str, Any]:
-    """Policy, normalisation and episodes after so many updates of an agent that all ranks share."""
-    plan = OurPlan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
-    env, agent = plan.make(ranks)
-    stepper = Stepper(agent, 100_000)
-    for _ in range(count):
-        stepper.step()
-    moments = normalization_of(env)
+def small_plan() -> OurPlan:
+    return OurPlan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
+
+
+def trained(ranks: Ranks, *counts: int) -> list[dict[str, Any]]:
+    """Policy, normalisation and episodes after so many updates of an agent that all ranks share, for each number."""
+    env, agent = small_plan().make(ranks)
+    stepper, moments = Stepper(agent, 100_000), normalization_of(env)
     assert moments is not None
     assert agent.ep_info_buffer is not None
-    return {
-        "parameters": torch.cat([p.detach().reshape(-1) for p in agent.policy.parameters()]),
-        "moments": [moments.observation_moments.get_state(), moments.return_moments.get_state()],
-        "episodes": [(episode["r"], episode["l"]) for episode in agent.ep_info_buffer],
-        "steps": agent.num_timesteps,
-        "environments": env.num_envs,
-    }
+    found = []
+    for number in range(1, max(counts) + 1):
+        stepper.step()
+        if number in counts:
+            found.append(
+                {
+                    "parameters": torch.cat([p.detach().reshape(-1) for p in agent.policy.parameters()]),
+                    "moments": [moments.observation_moments.get_state(), moments.return_moments.get_state()],
+                    "episodes": [(episode["r"], episode["l"]) for episode in agent.ep_info_buffer],
+                    "steps": agent.num_timesteps,
+                    "environments": env.num_envs,
+                }
+            )
+    return found
 
 
-def goes_on(ranks: Ranks, folder: Path, halts: bool) -> Tensor:
-    """The policy after two updates and two more, which go on from a checkpoint if it halts."""
-    plan = OurPlan("Hopper-v4", 5, load("default", "Hopper-v4", {"n_envs": 4, "n_steps": 16, "hidden": (8,)}))
-    run = Run(plan, folder, ranks)
+def resumed(ranks: Ranks, folder: Path, halts: bool) -> Tensor:
+    """The policy after two updates and two more, which start from a checkpoint if it halts."""
+    run = Run(small_plan(), folder, ranks)
     stepper = Stepper(run.agent, 100_000)
     for number in range(4):
         if number == 2 and halts:
             run.save()
             ranks.any(False)  # the first rank has written
-            run = Run(plan, folder, ranks)
+            run = Run(small_plan(), folder, ranks)
             stepper = Stepper(run.agent, 100_000)
             found = run.checkpoints.latest()
             assert found is not None
             run.restore(*found)
         stepper.step()
     return torch.cat([p.detach().reshape(-1) for p in run.agent.policy.parameters()])
+
+
+def everything(ranks: Ranks, folder: Path) -> dict[str, Any]:
+    """All that the tests of several ranks look at, by processes that are started once."""
+    early, late = trained(ranks, 2, 50)
+    whole, halted = (resumed(ranks, folder / str(halts), halts) for halts in (False, True))
+    return {"early": early, "late": late, "whole": whole, "halted": halted}

@@ -5,12 +5,14 @@ import logging
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from commands import exit_code, refused
 
 from geonpg.agents.checkpoint import Checkpoints, archived, read, write
 from geonpg.configs import load
@@ -25,19 +27,7 @@ TINY = ("--env", "InvertedPendulum-v4", "--n-envs", "4", "--steps", "1024", *(f"
 RESULTS = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
 
 
-def main(*arguments: str | Path) -> int:
-    return train.main([str(argument) for argument in arguments])
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """The one sentence that the command answers with."""
-    capsys.readouterr()
-    assert main(*arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("geonpg train: ")
-    assert err.count("\n") == 1
-    return err
+main = partial(exit_code, train.main)
 
 
 def results(folder: Path) -> dict[str, bytes]:
@@ -98,7 +88,7 @@ def test_A2_a_run_with_results_and_no_checkpoint_is_not_begun_anew(
         (ended / name).unlink()
     before = everything(ended)
     for steps in ([], ["--steps", "2048"]):
-        assert f"{ended} h" in refused(capsys, "--resume", ended, *steps)
+        assert f"{ended} h" in refused(capsys, train.main, "--resume", ended, *steps)
     assert everything(ended) == before
 
 
@@ -131,8 +121,8 @@ def test_A3_a_second_process_is_told(half: Path, capsys: pytest.CaptureFixture[s
     before = everything(half)
     told = f"another process is at work in {half}: wait until it has ended, or choose another folder\n"
     with locked(half):
-        assert refused(capsys, "--resume", half) == f"geonpg train: {told}"
-        assert refused(capsys, *TINY, "--folder", half) == f"geonpg train: {told}"
+        assert refused(capsys, train.main, "--resume", half) == f"geonpg train: {told}"
+        assert refused(capsys, train.main, *TINY, "--folder", half) == f"geonpg train: {told}"
     assert everything(half) == before
 
 
@@ -186,13 +176,13 @@ def test_B4_a_run_json_with_wrong_types_is_refused(
 ) -> None:
     facts = json.loads((stopped / "run.json").read_text()) | json.loads(f"{{{content}}}")
     (stopped / "run.json").write_text(json.dumps(facts))
-    assert f"{stopped / 'run.json'} is damaged: " in refused(capsys, "--resume", stopped)
+    assert f"{stopped / 'run.json'} is damaged: " in refused(capsys, train.main, "--resume", stopped)
 
 
 def test_C4_a_run_of_another_version_is_called_so(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = stopped / "config.toml"
     config.write_text(config.read_text() + "momentum = 0.5\n")
-    said = refused(capsys, "--resume", stopped)
+    said = refused(capsys, train.main, "--resume", stopped)
     assert f"{stopped} was begun by another version of geonpg (" in said
     assert "knows no setting momentum" in said
 
@@ -207,7 +197,7 @@ def test_C4_a_checkpoint_of_another_version_is_called_so(newest: Path, capsys: p
     state = read(newest)
     state["identity"]["momentum"] = 0.5
     write(newest, state)
-    said = refused(capsys, "--resume", newest.parents[1])
+    said = refused(capsys, train.main, "--resume", newest.parents[1])
     assert f"{newest} is not of this version, which knows no setting momentum" in said
 
 
@@ -298,7 +288,7 @@ def test_B3_a_changed_number_of_steps_is_not_taken_for_the_runs_own(
     """A damaged config.toml, or a kill while a run was extended: the user says which number is meant."""
     config = stopped / "config.toml"
     config.write_text(config.read_text().replace("steps = 1024", "steps = 1824"))
-    said = refused(capsys, "--resume", stopped)
+    said = refused(capsys, train.main, "--resume", stopped)
     assert "it was to make 1024 steps, not 1824; name one of them by --steps" in said
     assert main("--resume", stopped, "--steps", "1024") == 0
     assert results(stopped) == results(whole)
@@ -309,6 +299,6 @@ def test_B3_without_another_checkpoint_all_are_named(newest: Path, capsys: pytes
     paths = sorted(newest.parent.iterdir())
     for path in paths:
         write(path, {**read(path), "seconds": 1.0})
-    said = refused(capsys, "--resume", newest.parents[1])
+    said = refused(capsys, train.main, "--resume", newest.parents[1])
     for path in paths:
         assert f"{path} is not of this version: history.seconds is float, not a mapping" in said

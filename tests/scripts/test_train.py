@@ -5,12 +5,14 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+from commands import exit_code, refused
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from short_runs import forget, write_module
@@ -30,24 +32,7 @@ TINY = ["--env", "InvertedPendulum-v4", "--n-envs", "8", "--steps", "2048", *SMA
 RESULTS = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
 
 
-def main(*arguments: str | Path) -> int:
-    """The exit code, whichever way it comes."""
-    try:
-        return train.main([str(argument) for argument in arguments])
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
-    """The one sentence that the command answers with."""
-    capsys.readouterr()
-    assert main(*arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("geonpg train: ")
-    assert err.endswith("\n")
-    assert err.count("\n") == 1
-    return err
+main = partial(exit_code, train.main)
 
 
 def results(folder: Path) -> dict[str, bytes]:
@@ -102,7 +87,7 @@ def test_a_wrong_argument_is_one_sentence(
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ale_py", None)  # whether it is installed or not
-    sentence = refused(capsys, *arguments.split())
+    sentence = refused(capsys, train.main, *arguments.split())
     assert all(part in sentence for part in WRONG[arguments])
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "taken"]
 
@@ -116,8 +101,8 @@ def test_A5_a_run_folder_imports_no_module_that_was_not_named(
     assert main("--env", env, *tiny) == 0
     forget(module)
     asks = f"{folder} asks for the module {module!r}, whose import runs code: if you trust it, name it by --env {env}\n"
-    assert refused(capsys, "--resume", folder) == f"geonpg train: {asks}"
-    assert refused(capsys, "--resume", folder, "--env", "CartPole-v1") == (
+    assert refused(capsys, train.main, "--resume", folder) == f"geonpg train: {asks}"
+    assert refused(capsys, train.main, "--resume", folder, "--env", "CartPole-v1") == (
         f"geonpg train: {folder} is of {env}: --env must say the same, not CartPole-v1\n"
     )
     assert module not in sys.modules
@@ -195,10 +180,10 @@ def test_a_finished_run_says_so(whole: Path, capsys: pytest.CaptureFixture[str])
         assert main("--resume", whole, *steps) == 0
         assert capsys.readouterr().out.startswith(f"{whole} is complete: ")
     assert "has made 2048 steps already: --steps must be more, not 100" in refused(
-        capsys, "--resume", whole, "--steps", "100"
+        capsys, train.main, "--resume", whole, "--steps", "100"
     )
     assert "steps must be an integer from 1 to 999,999,999,999, not -1" in refused(
-        capsys, "--resume", whole, "--steps", "-1"
+        capsys, train.main, "--resume", whole, "--steps", "-1"
     )
     assert {path: path.read_bytes() for path in whole.rglob("*") if path.is_file()} == before
 
@@ -254,7 +239,7 @@ def test_without_a_readable_checkpoint_all_are_named(
     for path in paths:
         damage(path)
     before = sorted(folder.rglob("*"))
-    sentence = refused(capsys, "--resume", folder)
+    sentence = refused(capsys, train.main, "--resume", folder)
     assert f"{folder / 'checkpoints'} holds no readable checkpoint: " in sentence
     assert len(paths) == 2
     assert all(f"{path} {DAMAGES[damage]}" in sentence for path in paths)
@@ -268,12 +253,12 @@ def test_a_checkpoint_of_another_run_is_refused(
     newest = Checkpoints(folder / "checkpoints").paths()[-1]
     shutil.copy(whole / "final.ckpt", newest)
     assert f"{newest} belongs to another run, or {folder / 'config.toml'} was changed" in refused(
-        capsys, "--resume", folder
+        capsys, train.main, "--resume", folder
     )
     folder = shutil.copytree(stopped, tmp_path / "changed")
     config = folder / "config.toml"
     config.write_text(config.read_text().replace("hidden = [16]", "hidden = [17]"))
-    assert f"belongs to another run, or {config} was changed" in refused(capsys, "--resume", folder)
+    assert f"belongs to another run, or {config} was changed" in refused(capsys, train.main, "--resume", folder)
 
 
 class Broken(gymnasium.Env[Any, Any]):

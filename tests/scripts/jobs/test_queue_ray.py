@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from commands import refused
 
 from geonpg.scripts import compare
 from geonpg.scripts.jobs import queue_ray as cluster
@@ -23,8 +25,8 @@ STUDY = """
 methods = ["geo", "ng"]
 label = "tiny"
 set = {{n_envs = 4, n_steps = 32, hidden = [8], critic_hidden = [8]}}
-envs = ["InvertedPendulum-v4", "Reacher-v4"]
-seeds = [0, 1]
+envs = ["InvertedPendulum-v4"]
+seeds = [1]
 steps = {steps}
 eval_every = {steps}
 eval_episodes = 2
@@ -43,10 +45,18 @@ def exact(results: Path) -> dict[str, bytes]:
     return {path.relative_to(results).as_posix(): path.read_bytes() for path in files}
 
 
-def workers() -> list[int]:
-    """Ray's processes that train."""
+def workers(driver: int) -> list[int]:
+    """The processes that train for this one, among all of Ray's on this machine."""
     found = subprocess.run(["pgrep", "-f", "^ray::work"], capture_output=True, text=True, check=False)
-    return [int(pid) for pid in found.stdout.split()]
+    return [int(pid) for pid in found.stdout.split() if driver in ancestors(int(pid))]
+
+
+def ancestors(pid: int) -> list[int]:
+    """The parent of a process, and so on; those that end meanwhile have none."""
+    with suppress(OSError):
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return [parent, *ancestors(parent)] if parent else []
+    return []
 
 
 def test_a_killed_worker_costs_nothing_and_the_curves_are_those_of_the_local_queue(tmp_path: Path) -> None:
@@ -57,14 +67,14 @@ def test_a_killed_worker_costs_nothing_and_the_curves_are_those_of_the_local_que
         patience = time.monotonic() + 200
         while not list(shared.rglob("curve.csv")) and process.poll() is None and time.monotonic() < patience:
             time.sleep(0.05)
-        busy = workers()
+        busy = workers(process.pid)
         assert busy
         os.kill(busy[0], signal.SIGKILL)
         out, err = process.communicate(timeout=400)
     assert process.returncode == 0, err
-    assert out.endswith(f"8 of 8 runs are done in {shared}\n")  # after what Ray says of the worker
+    assert out.endswith(f"2 of 2 runs are done in {shared}\n")  # after what Ray says of the worker
     assert compare.main([str(study), "--results", str(local), "--jobs", "2"]) == 0
-    assert len(exact(local)) == 8 * len(EXACT)
+    assert len(exact(local)) == 2 * len(EXACT)
     assert exact(shared) == exact(local)
     assert {path.name for path in shared.rglob("*.ckpt")} == set()  # compact, as ever
 
@@ -120,9 +130,4 @@ def test_what_is_wrong_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], words: str
 ) -> None:
     study = written(tmp_path, 128)
-    try:
-        code = compare.main([str(study), "--results", str(tmp_path / "results"), *flags])
-    except SystemExit as leaving:
-        code = int(leaving.code or 0)
-    assert code == 2
-    assert words in capsys.readouterr().err
+    assert words in refused(capsys, compare.main, study, "--results", tmp_path / "results", *flags)

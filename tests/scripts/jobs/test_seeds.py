@@ -1,9 +1,11 @@
 """`geonpg train --seeds`: a run for every seed, as `train` makes it alone."""
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
+from commands import exit_code, refused
 
 from geonpg.scripts import train
 from geonpg.scripts.jobs.queue import Queue
@@ -16,12 +18,7 @@ TINY = ["--env", "InvertedPendulum-v4", "--n-envs", "4", "--steps", "1024", *(f"
 EXACT = ("curve.csv", "evaluations.csv")
 
 
-def main(*arguments: str | Path) -> int:
-    """The exit code, whichever way it comes."""
-    try:
-        return train.main([str(argument) for argument in arguments])
-    except SystemExit as leaving:
-        return int(leaving.code or 0)
+main = partial(exit_code, train.main)
 
 
 def stop_at(steps: int, patch: pytest.MonkeyPatch) -> None:
@@ -103,11 +100,7 @@ def test_a_wrong_argument_is_one_sentence_before_any_folder_is_made(
     arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(*arguments.split()) == 2
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith("geonpg train: ")
-    assert WRONG[arguments] in err
+    assert WRONG[arguments] in refused(capsys, train.main, *arguments.split())
     assert list(tmp_path.iterdir()) == []
 
 

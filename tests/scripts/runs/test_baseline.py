@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from commands import refused
 from short_runs import forget, interrupting, write_module
 from stable_baselines3 import A2C, PPO
 from torch import nn
@@ -280,12 +281,8 @@ def test_wrong_arguments(
     arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    try:
-        code = baselines.main(arguments.split())
-    except SystemExit as leaving:
-        code = int(leaving.code or 0)
-    assert code == 2
-    assert capsys.readouterr().err.startswith(f"geonpg.scripts.runs.baseline: {sentence}")
+    said = refused(capsys, baselines.main, *arguments.split())
+    assert said.startswith(f"geonpg.scripts.runs.baseline: {sentence}")
     assert not list(tmp_path.iterdir())
 
 

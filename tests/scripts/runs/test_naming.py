@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import refused
 
 from geonpg.configs import load
 from geonpg.scripts import evaluate, train
@@ -47,8 +48,7 @@ def command(folder: Path, *more: str, **chosen: Any) -> list[str]:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    assert train.main(arguments) == 2
-    return capsys.readouterr().err.removeprefix("geonpg train: ")
+    return refused(capsys, train.main, *arguments).removeprefix("geonpg train: ")
 
 
 def test_C3_other_settings_are_not_sent_to_resume(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,13 @@
 """One agent, trained by several processes: `torchrun --nproc-per-node 2 scripts/train.py ...`."""
 
-import csv
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from geonpg.agents.stepping import Stepper
 from geonpg.configs import load
 from geonpg.kfac.ranks import ALONE, Ranks
 from geonpg.scripts import train
+from geonpg.scripts.runs import training
+from geonpg.scripts.runs.folder import CURVE
 from geonpg.scripts.runs.our_plan import OurPlan
 from geonpg.scripts.runs.run import Run
 
@@ -32,12 +35,15 @@ def torchrun(*arguments: str | Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def curve(folder: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader((folder / "curve.csv").read_text().splitlines()))
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What two ranks have found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    return rank_processes.run(rank_processes.everything, 2, folder, folder / "runs")
 
 
-def test_fifty_updates_leave_all_ranks_equal_to_the_last_bit(tmp_path: Path) -> None:
-    first, second = rank_processes.run(rank_processes.trained, 2, tmp_path, 50)
+def test_fifty_updates_leave_all_ranks_equal_to_the_last_bit(pair: list[dict[str, Any]]) -> None:
+    first, second = (each["late"] for each in pair)
     assert torch.equal(first["parameters"], second["parameters"])
     assert str(first["moments"]) == str(second["moments"])
     assert first["episodes"] == second["episodes"]
@@ -45,9 +51,9 @@ def test_fifty_updates_leave_all_ranks_equal_to_the_last_bit(tmp_path: Path) -> 
     assert (first["steps"], first["environments"]) == (50 * 4 * 16, 2)
 
 
-def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
+def test_two_ranks_train_as_one_process_does(pair: list[dict[str, Any]]) -> None:
     """Up to rounding, which is float32's and grows: two updates."""
-    alone, (shared, _) = rank_processes.trained(ALONE, 2), rank_processes.run(rank_processes.trained, 2, tmp_path, 2)
+    (alone,), shared = rank_processes.trained(ALONE, 2), pair[0]["early"]
     assert float((alone["parameters"] - shared["parameters"]).abs().max()) < 1e-5
     for mine, theirs in zip(alone["moments"], shared["moments"], strict=True):
         assert mine["count"] == theirs["count"]
@@ -55,16 +61,10 @@ def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
     assert alone["steps"] == shared["steps"]
 
 
-def test_two_ranks_go_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
-    meetings = tmp_path / "whole", tmp_path / "halts"
-    for meeting in meetings:
-        meeting.mkdir()
-    (whole, _), (first, second) = (
-        rank_processes.run(rank_processes.goes_on, 2, meeting, meeting / "run", meeting.name == "halts")
-        for meeting in meetings
-    )
-    assert torch.equal(first, second)
-    assert torch.equal(whole, first)
+def test_two_ranks_go_on_from_a_checkpoint_bit_for_bit(pair: list[dict[str, Any]]) -> None:
+    first, second = pair
+    assert torch.equal(first["halted"], second["halted"])
+    assert torch.equal(first["whole"], first["halted"])
 
 
 def test_checkpoints_of_an_earlier_version_are_read_if_one_process_made_them(tmp_path: Path) -> None:
@@ -93,10 +93,10 @@ def test_torchrun_leaves_one_run_folder_and_the_curve_of_one_process(tmp_path: P
     assert process.returncode == 0, said
     assert printed.count("deterministic episodes") == 1  # one speaks for all
     assert train.main([*SMALL, "--steps", "1280", "--folder", str(tmp_path / "one")]) == 0
-    (two,), (one,) = curve(tmp_path / "two"), curve(tmp_path / "one")
-    assert two["steps"] == one["steps"] == "1280"
-    assert float(two["return"]) == pytest.approx(float(one["return"]), rel=1e-3)
-    assert float(two["entropy"]) == pytest.approx(float(one["entropy"]), rel=1e-3)
+    (two,), (one,) = CURVE.read(tmp_path / "two"), CURVE.read(tmp_path / "one")
+    assert two.steps == one.steps == 1280
+    assert two.return_ == pytest.approx(one.return_, rel=1e-3)
+    assert two.entropy == pytest.approx(one.entropy, rel=1e-3)
 
 
 def latest(folder: Path) -> int:
@@ -135,9 +135,16 @@ def test_a_rank_that_dies_ends_the_run_and_leaves_a_checkpoint_to_go_on_from(tmp
     assert go_on in printed
 
 
-def test_environments_must_be_shared_out_evenly(tmp_path: Path) -> None:
-    process = torchrun("--env", "Reacher-v4", "--n-envs", "3", "--folder", tmp_path / "run")
-    _, said = process.communicate(timeout=200)
-    assert process.returncode != 0
-    assert said.count("n_envs must be a multiple of the 2 processes, not 3") == 1
+@pytest.mark.parametrize("rank", [0, 1])
+def test_environments_must_be_shared_out_evenly(
+    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All processes find that out, and the first one says so."""
+    ranks = Ranks()
+    ranks.rank, ranks.size = rank, 2
+    monkeypatch.setattr(training, "joined", lambda: nullcontext(ranks))
+    monkeypatch.setenv("RANK", str(rank))
+    assert train.main(["--env", "Reacher-v4", "--n-envs", "3", "--folder", str(tmp_path / "run")]) == 2
+    said = "geonpg train: n_envs must be a multiple of the 2 processes, not 3\n"
+    assert capsys.readouterr().err == (said if rank == 0 else "")
     assert not (tmp_path / "run").exists()
