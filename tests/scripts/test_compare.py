@@ -14,7 +14,6 @@ import pytest
 from commands import exit_code, refused
 
 from geonpg.scripts import compare
-from geonpg.scripts.jobs import comparing
 from geonpg.scripts.runs.folder import COMPACT, is_done
 
 STUDY = """
@@ -119,23 +118,6 @@ def test_A1_what_an_earlier_command_kept_stays(
     assert main(study, "--results", results) == 0
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
     assert "dropped" not in capsys.readouterr().err
-
-
-def test_A1_a_run_that_had_ended_before_keeps_its_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And what is dropped of the others is said."""
-    ended, other = tmp_path / "ended", tmp_path / "other"
-    for folder in (ended, other):
-        folder.mkdir()
-    (ended / "final.ckpt").write_text("mine")
-    concluding = comparing.Concluding(compacting=True)
-    ends = [concluding.after(folder) for folder in (ended, other)]
-    for folder, end in zip((ended, other), ends, strict=True):
-        (folder / "evaluations.csv").write_text("steps,mean,std,returns\n512,7.5,0.5,7.0 8.0\n")
-        (folder / "final.ckpt").write_text("mine")
-        end()
-    assert (ended / "final.ckpt").exists()
-    assert not (other / "final.ckpt").exists()
-    assert concluding.dropped == 1
 
 
 BROKEN = """

@@ -7,7 +7,6 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from short_runs import ended_run
 
 from geonpg.scripts import branch, deepnets, solve, tune
 from geonpg.scripts.branches import branching
@@ -19,7 +18,6 @@ from geonpg.scripts.jobs.queue_ray import ClusterItem, RayQueue
 from geonpg.scripts.jobs.solving import Goal
 from geonpg.scripts.runs import baseline as baselines
 from geonpg.scripts.runs.facts import create
-from geonpg.scripts.runs.folder import is_done
 
 HOLDER = """
 import sys, time
@@ -121,15 +119,3 @@ def test_A3_a_cluster_leaves_a_run_to_the_process_at_work_there(
         queue.advance()
     assert "another process is at work in " in queue.failed[job.name]
     assert not queue.is_busy
-
-
-def test_A3_compare_leaves_a_run_to_the_process_that_goes_on_with_it(tmp_path: Path) -> None:
-    """It has ended and would be compacted, but somebody was quicker."""
-    folder, concluding = ended_run(tmp_path / "run"), comparing.Concluding(compacting=True)
-    before = sorted(folder.rglob("*"))
-    with locked(folder), pytest.raises(AtWork):
-        concluding.conclude(folder, compacting=True)
-    assert sorted(folder.rglob("*")) == before
-    concluding.conclude(folder, compacting=True)
-    assert is_done(folder)
-    assert concluding.dropped == 1

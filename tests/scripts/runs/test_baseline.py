@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +11,8 @@ import pytest
 import torch
 from commands import refused
 from short_runs import forget, interrupting, write_module
-from stable_baselines3 import A2C, PPO
-from torch import nn
 
 from geonpg.agents.checkpoint import Checkpoints, read, write
-from geonpg.envs import make_vec
 from geonpg.errors import Refused
 from geonpg.scripts import train
 from geonpg.scripts.common.stopping import Stopped, listening
@@ -24,7 +20,6 @@ from geonpg.scripts.runs import baseline as baselines
 from geonpg.scripts.runs import baseline_settings as zoo
 from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs.baseline_plan import BaselinePlan, config_of
-from geonpg.scripts.runs.building import normalization_of
 from geonpg.scripts.runs.evaluation import evaluate_policy
 from geonpg.scripts.runs.folder import CURVE, EVALUATIONS, TIMES
 from geonpg.scripts.runs.history import FINAL_EPISODES
@@ -138,25 +133,6 @@ def test_train_goes_on_with_it_too(tmp_path: Path, capsys: pytest.CaptureFixture
     assert baselines.main(["--resume", str(folder)]) == 0
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ('n_steps = "many"', "n_steps must be like 5, not 'many'"),
-        ("eval_every = 2.5", "eval_every must be like 0, not 2.5"),
-        ("momentum = 0.5", "knows no setting momentum"),
-        ('algorithm = "reinforce"', "unknown algorithm 'reinforce'"),
-        ("gamma = 7", "gamma must be a finite number in [0, 1], not 7"),
-    ],
-)
-def test_a_config_that_was_changed_is_refused(line: str, words: str, tmp_path: Path) -> None:
-    Run.begin(plan("a2c"), tmp_path / "run")
-    config = tmp_path / "run" / "config.toml"
-    kept = [each for each in config.read_text().splitlines() if not each.startswith(line.split(" = ")[0] + " = ")]
-    config.write_text("\n".join([*kept, line, ""]))
-    with pytest.raises(Refused, match=re.escape(words)):
-        Run.resume(tmp_path / "run")
-
-
 def test_A5_a_run_folder_imports_no_module_that_was_not_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,50 +188,6 @@ def test_B1_an_evaluation_that_was_stopped_is_made_again(number: int, tmp_path: 
         assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-def test_it_learns_what_the_algorithm_learns_on_its_own(tmp_path: Path) -> None:
-    """Evaluations and checkpoints change nothing: SB3's class, called plainly, ends with the same numbers."""
-    ours = Run.begin(plan("ppo"), tmp_path / "run")
-    ours.train(never)
-    plain = PPO("MlpPolicy", make_vec(PENDULUM, 1, seed=3), n_steps=64, seed=3, device="cpu").learn(256)
-    assert parameters(ours) == {name: v.numpy().tobytes() for name, v in plain.policy.state_dict().items()}
-
-
-def test_defaults_are_those_of_the_constructor(tmp_path: Path) -> None:
-    config = config_of("a2c", "default", PENDULUM, {})
-    plain, made = (
-        A2C("MlpPolicy", make_vec(PENDULUM)),
-        Run.begin(BaselinePlan.of_config(PENDULUM, 0, config), tmp_path / "run"),
-    )
-    for key in ("n_steps", "gamma", "gae_lambda", "ent_coef", "vf_coef", "max_grad_norm", "normalize_advantage"):
-        assert config[key] == getattr(plain, key) == getattr(made.agent, key)
-    assert made.env.num_envs == 1
-    assert normalization_of(made.env) is None
-    assert "method" not in config  # which says that a run is one of ours
-
-
-def test_tuned_settings_reach_the_agent(tmp_path: Path) -> None:
-    made = Run.begin(BaselinePlan.of_config("Hopper-v4", 0, config_of("ppo", "zoo", "Hopper-v4", {})), tmp_path / "run")
-    agent: Any = made.agent
-    assert (agent.n_steps, agent.batch_size, agent.n_epochs, agent.gamma) == (512, 32, 5, 0.999)
-    layers = [module for module in agent.policy.mlp_extractor.policy_net if isinstance(module, nn.Linear)]
-    assert [layer.out_features for layer in layers] == [256, 256]
-    assert isinstance(agent.policy.mlp_extractor.value_net[1], nn.ReLU)
-    assert agent.policy.log_std[0] == -2
-    normalization = normalization_of(made.env)
-    assert normalization is not None
-    assert normalization.gamma == 0.999
-
-
-@pytest.mark.parametrize("algorithm", zoo.ALGORITHMS)
-@pytest.mark.parametrize("task", zoo.TASKS)
-def test_every_task_has_tuned_settings(algorithm: str, task: str) -> None:
-    """And they are settings: the constructor knows them."""
-    config = zoo.settings_of(algorithm, "zoo", f"{task}-v4")
-    assert config["normalize"]
-    own = {*zoo.defaults_of(algorithm), *zoo.POLICY}
-    assert set(config) <= own
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -284,9 +216,3 @@ def test_wrong_arguments(
     said = refused(capsys, baselines.main, *arguments.split())
     assert said.startswith(f"geonpg.scripts.runs.baseline: {sentence}")
     assert not list(tmp_path.iterdir())
-
-
-def test_without_sb3_contrib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "sb3_contrib", None)
-    with pytest.raises(ValueError, match=r"trpo needs sb3-contrib: .* \(pip install sb3-contrib\)"):
-        zoo.class_of("trpo")
