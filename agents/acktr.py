@@ -42,52 +42,58 @@ ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.Multi
 class ACKTR(OnPolicyAlgorithm):
     """Natural-gradient actor-critic (Wu et al., 2017) with the update rules of Song, Song & Ermon (2018).
 
-    The defaults are those of the preset `default`, which is meant for 16 environments whose observations and rewards
-    are normalised. The arguments of A2C come first, in its order.
+    The defaults are those of the preset `default`, made for 16 environments with normalised observations and rewards.
+    A2C's arguments come first, in its order. `last_update` holds the numbers of the last update, `seconds` the time
+    spent in each phase.
 
     policy: MlpPolicy, CnnPolicy, MultiInputPolicy, or a policy class.
-    env: an environment, SB3's or ours, or the id of one.
+    env: environments, SB3's or ours, a single one, or the id of one.
     learning_rate: the longest step h of the policy, 0.1 to 1, or a schedule; the trust region usually asks for less.
     n_steps: steps of each environment per update; with 16 environments 16 to 256.
     gamma: discount of future rewards, 0.95 to 0.9999.
     gae_lambda: lambda of the advantages, 0.9 to 1.
     ent_coef: weight of the entropy bonus, 0 to 0.01.
-    vf_coef: weight of the loss of a critic that `policy_kwargs["optimizer_class"]` trains; ours needs none.
-    max_grad_norm: longest gradient of such a critic.
-    rms_prop_eps, use_rms_prop: accepted for A2C's sake, with a warning that they do nothing.
-    use_sde, sde_sample_freq: state-dependent exploration, as in SB3.
-    rollout_buffer_class, rollout_buffer_kwargs: a buffer of your own, as in SB3.
-    normalize_advantage: advantages of a batch get mean 0 and deviation 1.
-    stats_window_size, tensorboard_log, policy_kwargs, verbose, seed, device: as in SB3.
+    vf_coef: weight of the loss of a critic that `policy_kwargs["optimizer_class"]` trains, 0.25 to 1; ours needs none.
+    max_grad_norm: longest gradient of such a critic, 0.1 to 10.
+    rms_prop_eps: accepted for A2C's sake, with a warning that it does nothing.
+    use_rms_prop: likewise.
+    use_sde: state-dependent exploration (gSDE), for continuous actions.
+    sde_sample_freq: steps between two draws of its noise, 4 to 64; -1 for one draw per rollout.
+    rollout_buffer_class: a buffer class of your own; None for SB3's.
+    rollout_buffer_kwargs: its keywords.
+    normalize_advantage: give the advantages of a batch mean 0 and deviation 1.
+    stats_window_size: episodes whose mean return is logged, 10 to 100.
+    tensorboard_log: a folder for TensorBoard; None for none.
+    policy_kwargs: the policy's keywords, such as `net_arch`, `activation_fn` and `log_std_init`.
+    verbose: 0 for silence, 1 for tables of the logs, 2 for more.
+    seed: of every random generator; None for another one each time.
+    device: torch's device, or "auto".
 
     method: the update rule, ng, mid, geo or geof.
     solver: how the policy's natural gradient is solved for, kfac, pcg or cg.
     alpha: the connection in [-1, 1]; 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
     calibrate: scale the correction to its least-squares length; False is the published form (docs/geometry.md).
-    target_kl: the trust region, a predicted KL divergence of one update, 0.001 to 0.01.
-    anneal: shorten steps over a call of `learn` in proportion to what is left of it; with `reset_num_timesteps=False`
-        that is SB3's progress, over all steps, those of earlier calls included.
+    target_kl: the trust region: the largest predicted KL divergence of one update, 0.001 to 0.01.
+    anneal: shorten steps in proportion to what is left of a call of `learn`; with `reset_num_timesteps=False`, to what
+        is left of all steps, those of earlier calls included.
     damping: added to the diagonal of the policy's Fisher matrix, 0.001 to 0.1.
     gradient_averaging: decay of the average of gradients over updates, 0 to 0.95.
     cautious: hold steps to what fresh batches confirm of the last one, and to what earlier batches would see of them.
     cg_iterations: iterations of pcg and cg, 5 to 20.
     factor_averaging: decay of the average of Kronecker factors over updates, the critic's too, 0.9 to 0.99.
     factors_every: updates between two looks at the policy's Kronecker factors, 1 to 10.
-    advantage_floor: divide advantages by no less than this, 0 to 0.3. Where a task is solved, what is left of them is
-        noise, and must not be blown up into steps of full length. It needs rewards scaled by `Normalize` or SB3's
-        `VecNormalize`: for raw rewards far below 1 choose 0.
+    advantage_floor: divide advantages by no less than this, 0 to 0.3, lest the noise that a solved task leaves of them
+        make full steps. It needs rewards scaled by `Normalize` or `VecNormalize`: for tiny raw rewards choose 0.
     critic_updates: Gauss-Newton steps of the critic per batch, 1 to 5.
     critic_learning_rate: longest step of the critic, 0.1 to 1; None for 1, or 1e-3 under an `optimizer_class`.
     critic_solver: how the critic's natural gradient is solved for, kfac, pcg or cg.
     critic_cg_iterations: iterations of the critic's pcg and cg, 2 to 10.
     critic_damping: added to the diagonal of the critic's Fisher matrix, 0.01 to 0.1.
-    critic_target_kl: half the mean squared change of values in one step, at most; 0 for any.
+    critic_target_kl: largest half of the mean squared change of values in one step, 0.001 to 1; 0 for no limit.
     critic_gradient_averaging: decay of the average of the critic's gradients, 0 to 0.5.
     critic_lambda: lambda of the critic's targets, 0.9 to 1; None for `gae_lambda`, as SB3's buffers have it.
-    torch_threads: torch's threads during `learn`; None for 1 where updates are small, and torch's own number otherwise.
+    torch_threads: torch's threads during `learn`, 1 to the cores; None for 1 where updates are small, else torch's own.
     ranks: the processes that train this agent together, each with as many environments of its own.
-
-    `last_update` holds the numbers of the last update, and `seconds` the time spent by phase.
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {

@@ -1,4 +1,4 @@
-"""Draws actions while a rollout is collected: the one piece of Python that every vector step waits for.
+"""Draw actions while a rollout is collected: the one piece of Python that every vector step waits for.
 
 A Gaussian policy on vectors is evaluated by numpy, whose calls on a dozen rows take a third of torch's time. Its
 log-probabilities are computed later, by torch, for the whole rollout at once.
@@ -37,7 +37,7 @@ ACTIVATIONS: dict[type[nn.Module], Callable[[Floats], Floats]] = {nn.Tanh: tanh,
 
 
 def sampler(networks: Networks, n_steps: int, n_envs: int, ranks: Ranks = ALONE) -> Act:
-    """Make a function from observations to actions, for the next `n_steps` calls.
+    """Make the function that draws actions for observations, for the next `n_steps` calls.
 
     The policy must not change in between.
     """
@@ -96,7 +96,7 @@ def numpy_mean(layers: Sequence[nn.Module]) -> Act:
 
 
 def affine(layer: nn.Linear) -> Callable[[Floats], Floats]:
-    """A linear layer as a function of numpy's, which shares the layer's memory."""
+    """A linear layer as a numpy function, which shares the layer's memory."""
     weight = layer.weight.detach().numpy().T
     if layer.bias is None:
         return lambda x: x @ weight

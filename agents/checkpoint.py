@@ -68,7 +68,7 @@ def read(path: Path) -> State:
 
 @contextmanager
 def expecting(path: Path) -> Iterator[None]:
-    """Raise CheckpointError for whatever fails inside: the undamaged file holds something that we do not write."""
+    """Raise CheckpointError for whatever fails inside: the file is whole, but this version does not write such ones."""
     try:
         yield
     except (CheckpointError, BrokenEnvironment):  # an environment that cannot be restored begins anew, and may fail
@@ -130,7 +130,11 @@ HEAD = archived("", [])[: 30 + len(MARK) + len(NAME)]
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """A folder of numbered checkpoints of one run, which has one writer; `keep` of them stay."""
+    """A folder of numbered checkpoints of one run, with one writer.
+
+    folder: where they lie; it is made when the first one is saved.
+    keep: how many of them stay, 1 to 5.
+    """
 
     folder: Path
     keep: int = 2

@@ -1,4 +1,4 @@
-"""Collects a rollout: one policy forward per vector step; the critic sees the whole rollout at once, afterwards."""
+"""Collect a rollout: one pass of the policy per vector step; the critic sees the whole rollout at once, afterwards."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,10 +26,10 @@ Info: TypeAlias = dict[str, Any]  # what an environment says beside observation 
 
 @dataclass
 class Rollout:
-    """What a rollout leaves beside the buffer: the last `dones`, and where a time limit cut an episode off."""
+    """What a rollout leaves beside the buffer."""
 
-    dones: Array
-    timeouts: list[tuple[int, int, Observations]] = field(default_factory=list)  # step, environment, last observation
+    dones: Array  # after the last step
+    timeouts: list[tuple[int, int, Observations]] = field(default_factory=list)  # step, environment, final observation
     episodes: list[tuple[float, float]] = field(default_factory=list)  # return and length, where ranks share them
 
 
@@ -102,7 +102,7 @@ def cut_off(dones: Array, infos: list[Info]) -> list[int]:
 
 
 def within_bounds(policy: BasePolicy, actions: Array) -> Array:
-    """Make of a policy's actions what the environment takes."""
+    """Clip or scale a policy's actions into the bounds of the environment's."""
     space = policy.action_space
     if not isinstance(space, spaces.Box):
         return actions
@@ -139,7 +139,7 @@ def evaluate(
 
 
 def whole_batch(buffer: RolloutBuffer) -> RolloutBufferSamples:
-    """All of a rollout, environment by environment: ranks that hold some of the environments hold rows side by side.
+    """Take all of a rollout as one batch, environment by environment, so that each rank holds consecutive rows.
 
     SB3 shuffles rows; a buffer with a `get` of its own may do what it likes.
     """

@@ -12,40 +12,40 @@ from torch import Tensor, dtype
 
 @dataclass(frozen=True)
 class Maybe:
-    """None, or of this form."""
+    """The form of None, or of what has this form."""
 
     form: object
 
 
 @dataclass(frozen=True)
 class Many:
-    """A list of any length, each entry of this form."""
+    """The form of a list of any length, each entry of this form."""
 
     form: object
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """Of one of these forms."""
+    """The form of what has one of these forms."""
 
     forms: tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class Later:
-    """An entry of a mapping, of this form, that states of an earlier version lack."""
+    """The form of an entry of a mapping that states of an earlier version lack."""
 
     form: object
 
 
 @dataclass(frozen=True)
 class Anything:
-    """Of any form."""
+    """The form of anything at all."""
 
 
 @dataclass(frozen=True)
 class AnyLength:
-    """A tensor of this dtype with one dimension."""
+    """The form of a tensor of this dtype with one dimension."""
 
     dtype: dtype
 

@@ -1,4 +1,4 @@
-"""Keeps what the networks make of an observation while the running normalisation of observations moves on.
+"""Keep what the networks make of an observation while the running normalisation of observations moves on.
 
 Statistics that go on moving show the same observation to the networks as other numbers after every rollout. No trust
 region sees that: where a task is solved and observations calm down, deviations shrink, the policy's gain grows with
@@ -24,7 +24,7 @@ LARGEST_CHANGE = 0.1
 
 
 class InputScale(NamedTuple):
-    """Networks see (raw - mean) / deviation: [size] each."""
+    """What observations are normalised by: networks see (raw - mean) / deviation, [size] each."""
 
     mean: NDArray[np.float64]
     deviation: NDArray[np.float64]
@@ -61,7 +61,7 @@ def input_scale(env: VecEnv) -> InputScale | None:
 def change(
     before: InputScale, after: InputScale, like: Tensor, largest: float = LARGEST_CHANGE
 ) -> tuple[Tensor, Tensor]:
-    """Ratio and shift such that inputs x become (x - shift) / ratio: [..., size] each, in the precision of `like`.
+    """Compute ratio and shift by which inputs x become (x - shift) / ratio: [..., size] each, of the dtype of `like`.
 
     Several observations may stand side by side. Inputs whose statistics changed by more than `largest` have only begun
     to have some, and are left as they are.

@@ -64,7 +64,7 @@ def parameters_of(distribution: Distribution) -> Tensor:
 
 
 def family_of(policy: ActorCriticPolicy) -> Family:
-    """The manifold that the policy's distributions form. Squashed actions have that of the actions before."""
+    """The manifold that the policy's distributions form; squashing actions does not change it."""
     distribution = policy.action_dist
     if isinstance(distribution, DiagGaussianDistribution | StateDependentNoiseDistribution):
         return Gaussian()
@@ -136,7 +136,7 @@ class Networks:
 
     @property
     def first_layers(self) -> list[nn.Linear]:
-        """The plain layers that see observations as they come, side by side; none behind other features."""
+        """The linear layers that see the observations themselves; none behind features of another kind."""
         extractors = self.policy.pi_features_extractor, self.policy.vf_features_extractor
         chains = zip((self.actor, self.critic), extractors, strict=True)
         seeing = [chain for chain, extractor in chains if type(extractor) is FlattenExtractor]

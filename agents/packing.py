@@ -55,7 +55,7 @@ class Packer:
         return [self.pack(f"{path}.{key}" if path else str(key), value) for key, value in items]
 
     def pack_mapping(self, path: str, mapping: Mapping[object, object]) -> Json:
-        """Turn a mapping into an object of JSON's, whose keys are words; any other into a list of pairs."""
+        """Turn a mapping whose keys are words into a JSON object, and any other into a list of pairs."""
         for key in mapping:
             if type(key) not in (str, int):
                 raise TypeError(f"a checkpoint cannot hold {path or 'a state'} with the key {key!r}: use str or int")
@@ -104,7 +104,7 @@ def unpack(value: Any, store: bytes) -> Any:
 
 
 def taken(store: bytes, dtype: str, shape: list[int], order: list[int], place: int) -> Array:
-    """Copy an array out of the bytes of all, from where `Packer.put` has put it."""
+    """Copy an array out of the bytes of all arrays, from where `Packer.put` has put it."""
     end = place + np.dtype(dtype).itemsize * math.prod(shape)
     numbers = np.frombuffer(bytearray(memoryview(store)[place:end]), dtype)  # a copy, which may be written to
     return numbers.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))

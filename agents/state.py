@@ -24,7 +24,7 @@ OWN = ("env", "counters", "random")  # what each of several processes that train
 
 
 class Learner(Protocol):
-    """A policy or an optimiser, to whoever saves and restores it."""
+    """What a policy and an optimiser have in common: a state to save and restore."""
 
     def state_dict(self) -> State:
         """What it has learnt, and what it needs to go on."""
@@ -64,7 +64,7 @@ def restorable(env: VecEnv) -> Restorable | None:
 
 
 def get_state(agent: OnPolicyAlgorithm) -> State:
-    """Take down networks, optimisers, environments, random generators and counters.
+    """Return the state of networks, optimisers, environments, random generators and counters.
 
     Of environments in a wrapper that cannot tell its state nothing is kept; with SB3's VecNormalize its statistics are
     lost too, so save them beside this or use `envs.Normalize`.
@@ -109,7 +109,7 @@ def is_complete(env: State | None) -> bool:
 
 
 def get_random_state() -> State:
-    """Take down the generators that SB3, torch and we draw from."""
+    """Return the state of the generators that SB3, torch and we draw from."""
     name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
     version, numbers, next_gauss = random.getstate()
     return {
@@ -121,7 +121,7 @@ def get_random_state() -> State:
 
 
 def set_random_state(state: State) -> None:
-    """Let the generators go on from `get_random_state()`."""
+    """Restore the generators to `get_random_state()`."""
     torch.set_rng_state(state["torch"])
     for card, own in enumerate(state.get("cuda", [])[: torch.cuda.device_count()]):
         torch.cuda.set_rng_state(own, card)

@@ -1,4 +1,4 @@
-"""Training one rollout and one update at a time, for whoever wants to look or to branch off in between.
+"""Train one rollout and one update at a time, to look or to branch off in between.
 
 `agent.learn(...)` does the same in a loop.
 """
@@ -12,9 +12,10 @@ from .update_stats import UpdateStats
 class Stepper:
     """Makes rollouts and updates of an agent on request, as `learn` makes them.
 
-    agent: begins anew, unless `reset_num_timesteps` is False; a state may be restored at any time between two calls.
-    total_steps: steps of the whole run, over which steps of the policy and learning rates are annealed.
+    agent: the agent to train; its state may be restored between any two calls.
+    total_steps: steps of the whole run, over which step lengths and learning rates are annealed.
     callback: sees rollouts as it would in `learn`.
+    reset_num_timesteps: begin anew, environments included; False to go on.
     """
 
     def __init__(

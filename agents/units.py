@@ -23,7 +23,7 @@ KEPT = (2.0, 32.0)  # as long as it stays between these the unit stays: curvatur
 
 
 def unit_for(targets: float, reach: float, unit: float) -> float:
-    """The unit of targets with this root mean square, after `unit`, for a critic whose outputs reach so far."""
+    """Choose the unit for targets of this root mean square, after `unit`, if the critic's outputs reach so far."""
     if KEPT[0] <= targets / unit < KEPT[1] if unit > 1 else targets < FAR * reach:
         return unit
     return 2.0 ** max(0, math.floor(math.log2(max(targets, 1.0) / USUAL)))
@@ -38,7 +38,7 @@ def reach_of(head: nn.Linear) -> float:
 def fitting_units(
     networks: Networks, optimizer: torch.optim.Optimizer, returns: Tensor, ranks: Ranks
 ) -> Iterator[float]:
-    """Inside, the critic's outputs are in units, which the optimiser's parameter group remembers; yields the unit.
+    """Let the critic's outputs be in units inside, and yield the unit, which the optimiser's group remembers.
 
     One for a critic whose last layer is not ours to scale: a user's own, a frozen one, one that another kind of
     optimiser trains, or one whose steps are limited anyway.

@@ -1,4 +1,4 @@
-"""The numbers of one update, made once and read by the logger, the learning curve and whoever asks the agent."""
+"""The numbers of one update: made once, read by the logger, the learning curve and the user."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from geonpg.kfac import Report
 
 @dataclass(frozen=True)
 class UpdateStats:
-    """What one update of policy and critic found and did."""
+    """The numbers of one update of policy and critic."""
 
     n_updates: int  # made so far, this one included
     policy_loss: float  # of the surrogate before the step, without the entropy bonus

@@ -230,7 +230,7 @@ def test_generators_of_graphics_cards_are_restored_where_there_are_any(monkeypat
     assert equal(restored, {0: cards[0]})
 
 
-def test_a_state_of_other_environments_dies_in_one_sentence(tmp_path: Path) -> None:
+def test_a_state_of_other_environments_is_refused_in_one_sentence(tmp_path: Path) -> None:
     agent = make(hopper())
     Stepper(agent, 1)
     more = make(MujocoVecEnv("Hopper-v4", N_ENVS + 1))
