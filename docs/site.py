@@ -23,7 +23,8 @@ PARAMETER = re.compile(r"([a-z_]\w*\*?(?:, [a-z_]\w*\*?)*): ")  # a line of a do
 DOWNWARDS = re.compile(r"\]\(docs/")  # from the pages at the top of the repository
 
 
-def on_config(config: MkDocsConfig) -> None:
+def on_startup(command: str, dirty: bool) -> None:
+    """Lay out the packages before mkdocstrings looks for them."""
     lay_out(ROOT / "build" / "api")
 
 
@@ -39,6 +40,7 @@ def lay_out(where: Path) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Let the files join that pages link to."""
     for pattern in JOINING:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
@@ -47,6 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links to where those files are in the site."""
     return DOWNWARDS.sub("](", UPWARDS.sub("](", markdown))
 
 
@@ -60,6 +63,7 @@ class Parameters(griffe.Extension):
 
 
 def as_list(docstring: str) -> str:
+    """Put a dash before each line that explains parameters; the lines that follow it are part of its item."""
     lines: list[str] = []
     for line in docstring.splitlines():
         if PARAMETER.match(line):
