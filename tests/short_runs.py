@@ -13,8 +13,9 @@ import pytest
 from gymnasium import spaces
 
 from geonpg.scripts import cli
-from geonpg.scripts.runs import evaluation
-from geonpg.scripts.runs.folder import COMPACT, EVALUATIONS, Evaluation
+from geonpg.scripts.runs import bar, evaluation, keeper
+from geonpg.scripts.runs.folder import BEST, COMPACT, CURVE, EVALUATIONS, FINAL, Evaluation
+from geonpg.scripts.runs.run import Run
 
 
 class Toy(gymnasium.Env[Any, Any]):
@@ -71,6 +72,24 @@ def write_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def forget(module: str) -> None:
     """As if the module of `write_module` had never been imported."""
     del sys.modules[module], gymnasium.registry["Walk-v0"]
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """The files of a run that are the same, byte for byte, however often it was interrupted."""
+    return {name: (folder / name).read_bytes() for name in (FINAL, BEST, CURVE.file, EVALUATIONS.file)}
+
+
+def after_updates(count: int, act: Callable[[Run[Any]], object], patch: pytest.MonkeyPatch) -> None:
+    """From now on this is done after so many updates of `geonpg train`, which saves a checkpoint after each."""
+    seen: list[int] = []
+
+    def watch(self: bar.Bar, run: Run[Any]) -> None:
+        seen.append(run.steps)
+        if len(seen) == count:
+            act(run)
+
+    patch.setattr(bar.Bar, "__call__", watch)
+    patch.setattr(keeper, "CHECKPOINT_SECONDS", 0.0)
 
 
 def ended_run(folder: Path) -> Path:

@@ -13,25 +13,21 @@ import numpy as np
 import pytest
 import torch
 from commands import exit_code, refused
+from short_runs import after_updates, results
 
 from geonpg.agents.checkpoint import Checkpoints, archived, read, write
 from geonpg.configs import load
 from geonpg.scripts import train
 from geonpg.scripts.common.locks import locked
-from geonpg.scripts.runs import bar, keeper, our_plan
+from geonpg.scripts.runs import keeper, our_plan
 from geonpg.scripts.runs.our_plan import OurPlan
 from geonpg.scripts.runs.run import Run
 
 KEYS = ("n_steps=32", "hidden=8", "critic_hidden=8", "eval_every=300", "eval_episodes=2", "env_threads=1")
 TINY = ("--env", "InvertedPendulum-v4", "--n-envs", "4", "--steps", "1024", *(f"--set={key}" for key in KEYS))
-RESULTS = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
 
 
 main = partial(exit_code, train.main)
-
-
-def results(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in RESULTS}
 
 
 def everything(folder: Path) -> dict[Path, bytes]:
@@ -46,25 +42,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def after(updates: int, act: Callable[[Run], object], patch: pytest.MonkeyPatch) -> None:
-    """From now on this is done while a run makes an update; it saves a checkpoint after each."""
-    seen: list[int] = []
-
-    def watch(bar: bar.Bar, run: Run) -> None:
-        seen.append(run.steps)
-        if len(seen) == updates:
-            act(run)
-
-    patch.setattr(bar.Bar, "__call__", watch)
-    patch.setattr(keeper, "CHECKPOINT_SECONDS", 0.0)
-
-
 @pytest.fixture(scope="module")
 def half(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run, stopped in the middle, with two checkpoints."""
     folder = tmp_path_factory.mktemp("runs") / "half"
     with pytest.MonkeyPatch.context() as patch:
-        after(3, lambda run: signal.raise_signal(signal.SIGTERM), patch)
+        after_updates(3, lambda run: signal.raise_signal(signal.SIGTERM), patch)
         assert main(*TINY, "--folder", folder) == 143
     return folder
 
@@ -98,7 +81,7 @@ def test_A2_a_checkpoint_comes_before_the_first_results(tmp_path: Path, monkeypa
     def kill(run: Run) -> None:
         raise KeyboardInterrupt
 
-    after(1, kill, monkeypatch)
+    after_updates(1, kill, monkeypatch)
     monkeypatch.setattr(keeper, "CHECKPOINT_SECONDS", 1e9)
     monkeypatch.setattr(our_plan, "CURVE_EVERY", 1)
     with pytest.raises(KeyboardInterrupt):
@@ -135,7 +118,7 @@ def test_A6_a_run_whose_folder_is_removed_stops_and_says_so(
         if comes_another:
             run.folder.mkdir()
 
-    after(2, remove, monkeypatch)
+    after_updates(2, remove, monkeypatch)
     folder = tmp_path / "run"
     assert main(*TINY, "--folder", folder) == 2
     said = capsys.readouterr().err.splitlines()[-1]

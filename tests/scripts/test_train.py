@@ -15,28 +15,22 @@ import pytest
 from commands import exit_code, refused
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
-from short_runs import forget, write_module
+from short_runs import after_updates, forget, results, write_module
 
 from geonpg.agents import checkpoint
 from geonpg.agents.checkpoint import Checkpoints, read, write
 from geonpg.configs import FIELDS, names
 from geonpg.scripts import train
 from geonpg.scripts.common import stopping
-from geonpg.scripts.runs import bar, keeper
+from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs.building import check_actions
-from geonpg.scripts.runs.run import Run
 
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
 SMALL = [f"--set={key}" for key in KEYS]
 TINY = ["--env", "InvertedPendulum-v4", "--n-envs", "8", "--steps", "2048", *SMALL]
-RESULTS = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
 
 
 main = partial(exit_code, train.main)
-
-
-def results(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in RESULTS}
 
 
 ONE_OF_TWO = "name an environment by --env, or a run to go on with by --resume"
@@ -125,15 +119,7 @@ def test_settings_of_continuous_actions_may_be_given_where_they_say_nothing_new(
 
 def stop_after(updates: int, number: signal.Signals, patch: pytest.MonkeyPatch) -> None:
     """From now on a run gets this signal while it makes an update, and saves a checkpoint after each."""
-    seen: list[int] = []
-
-    def watch(self: bar.Bar, run: Run) -> None:
-        seen.append(run.steps)
-        if len(seen) == updates - 1:
-            signal.raise_signal(number)
-
-    patch.setattr(bar.Bar, "__call__", watch)
-    patch.setattr(keeper, "CHECKPOINT_SECONDS", 0.0)
+    after_updates(updates - 1, lambda run: signal.raise_signal(number), patch)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
-from short_runs import interrupting
+from short_runs import interrupting, results
 
 from geonpg.scripts import cli, train
 from geonpg.scripts.runs import evaluation
@@ -19,7 +19,6 @@ from geonpg.scripts.runs.evaluation import has_time_limit
 KEYS = ("n_steps=8", "hidden=8", "critic_hidden=8", "eval_every=640", "eval_episodes=2", "env_threads=1")
 SMALL = ["--n-envs", "8", *(f"--set={key}" for key in KEYS)]
 TINY = ["--env", "InvertedPendulum-v4", "--steps", "1024", *SMALL]
-RESULTS = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
 
 
 class Endless(gymnasium.Env[Any, Any]):
@@ -85,9 +84,7 @@ def test_B1_a_signal_ends_an_evaluation_which_is_then_made_again(
     assert capsys.readouterr().out == f"stopped at {steps} steps; go on with: geonpg train --resume {folder}\n"
     assert not (folder / "final.ckpt").exists()
     assert train.main(["--resume", str(folder)]) == 0
-    assert {name: (folder / name).read_bytes() for name in RESULTS} == {
-        name: (whole / name).read_bytes() for name in RESULTS
-    }
+    assert results(folder) == results(whole)
 
 
 def test_B1_an_interrupted_evaluation_may_be_interrupted_again(whole: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from short_runs import results
 from training_processes import Death, Nursery, nursery
 
 from geonpg.agents.checkpoint import Checkpoints, read
@@ -19,7 +20,6 @@ from geonpg.scripts.runs.run import Run
 KEYS = ("n_steps=32", "hidden=16", "critic_hidden=16", "eval_every=1000", "eval_episodes=2", "env_threads=1")
 SMALL = ("--env", "InvertedPendulum-v4", "--n-envs", "8", *(f"--set={key}" for key in KEYS))
 STEPS, KILLS = 3072, 20
-EXACT = ("final.ckpt", "best.ckpt", "curve.csv", "evaluations.csv")
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +46,6 @@ def go_on(home: Nursery, folder: Path, *arguments: str) -> None:
 @pytest.fixture(scope="module")
 def whole(home: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(home, tmp_path_factory.mktemp("runs") / "whole")
-
-
-def results(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in EXACT}
 
 
 def policy_of(folder: Path) -> dict[str, bytes]:
