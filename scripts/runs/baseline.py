@@ -52,7 +52,7 @@ def prepared(arguments: Namespace) -> AbstractContextManager[Run[Any]]:
     if arguments.resume:
         return alone(arguments.resume, partial(Run.resume, arguments.resume, env_id=arguments.env))
     plan = plan_from(arguments)
-    return alone(arguments.folder, partial(Run[Any].begin, plan, arguments.folder))
+    return alone(arguments.folder, partial(Run.begin, plan, arguments.folder))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
