@@ -18,6 +18,7 @@ from geonpg.scripts.branches.figures import branch_figure
 from geonpg.scripts.branches.rows import BRANCH_RULES, read_rows, rows_path
 from geonpg.scripts.common.artifacts import Table, markdown, write_tables
 from geonpg.scripts.common.locks import locked
+from geonpg.scripts.common.parser import refuse
 from geonpg.scripts.common.pin import pin, pin_text
 from geonpg.scripts.common.stopping import Signals, listening
 from geonpg.scripts.common.style import FORMATS, write_figure
@@ -96,8 +97,7 @@ def branch(arguments: Namespace) -> int:
                 return 128 + signals.received
             tables, numbers = report(arguments.results)
     except (Refused, OSError) as error:
-        print(f"geonpg branch: {error}", file=sys.stderr)
-        return 2
+        return refuse("geonpg branch", error)
     print(json.dumps(numbers) if arguments.json else markdown(tables))
     for name, reason in failed.items():
         print(f"{name} failed: {reason}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """Command-line arguments: a parser that answers in one sentence, and the kinds of numbers that commands take."""
 
+import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from typing import NoReturn
@@ -13,6 +14,15 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the message, without the usage that argparse would add, and exit with code 2."""
         self.exit(2, f"{self.prog}: {message}\n")
+
+
+def refuse(program: str, reason: object, frames: str = "") -> int:
+    """Print why a command cannot do what it was asked for, and return its exit code, 2.
+
+    frames: where in an environment's own code that was found, as a traceback shows it.
+    """
+    print(f"{frames}{program}: {reason}", file=sys.stderr)
+    return 2
 
 
 def count(text: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from geonpg.errors import Refused
 from geonpg.scripts.common.locks import locked
+from geonpg.scripts.common.parser import refuse
 from geonpg.scripts.common.stopping import Signals, listening
 from geonpg.scripts.jobs.child import worker_command
 from geonpg.scripts.jobs.job import Job, check_recorded
@@ -123,8 +124,7 @@ def compare(arguments: Namespace, given: Sequence[str]) -> int:
             jobs = jobs_of(groups_of(arguments), threads, arguments.envs.split(","))
             board, queue = make_study(arguments, jobs, signals)
     except (Refused, OSError) as error:
-        print(f"geonpg compare: {error}", file=sys.stderr)
-        return 2
+        return refuse("geonpg compare", error)
     return print_outcome(board, queue, signals, shlex.join(["geonpg", "compare", *given]))
 
 

@@ -3,7 +3,6 @@
 import logging
 import shlex
 import statistics
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from geonpg.errors import Refused
 from geonpg.scripts.common.locks import locked
+from geonpg.scripts.common.parser import refuse
 from geonpg.scripts.common.stopping import listening
 from geonpg.scripts.jobs.comparing import make_runs, print_outcome
 from geonpg.scripts.jobs.job import Job, our_job
@@ -65,8 +65,7 @@ def train_seeds(arguments: Namespace, given: Sequence[str]) -> int:
             asked = Namespace(results=arguments.runs, jobs=arguments.jobs, compact=False, cluster=None)
             board, queue = make_runs(asked, jobs, signals)
     except (Refused, OSError) as error:
-        print(f"geonpg train: {error}", file=sys.stderr)
-        return 2
+        return refuse("geonpg train", error)
     code = print_outcome(board, queue, signals, shlex.join(["geonpg", "train", *given]))
     if code == 0:
         print(summary(arguments.runs, jobs))

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -16,6 +15,7 @@ from geonpg.errors import Refused, require
 from geonpg.files import write_text
 from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.locks import alone, locked
+from geonpg.scripts.common.parser import refuse
 from geonpg.scripts.common.pin import pin
 from geonpg.scripts.jobs.queue_ray import INSTALL, connected
 from geonpg.scripts.runs.building import make_env
@@ -152,11 +152,9 @@ def tune(arguments: Namespace) -> int:
     try:
         table = checked_search(arguments)
     except ImportError as error:
-        print(f"geonpg tune: it needs Ray Tune ({error}): {INSTALL}", file=sys.stderr)
-        return 2
+        return refuse("geonpg tune", f"it needs Ray Tune ({error}): {INSTALL}")
     except (Refused, OSError) as error:
-        print(f"geonpg tune: {error}", file=sys.stderr)
-        return 2
+        return refuse("geonpg tune", error)
     print(table.markdown())
     print(f"\nwritten: {arguments.out}; train with it: geonpg train --env {arguments.env} --preset {arguments.out}")
     return 0

@@ -21,6 +21,7 @@ from geonpg.envs.spaces import one_line
 from geonpg.errors import Refused, require
 from geonpg.finite import BrokenEnvironment
 from geonpg.scripts.common.intervals import student
+from geonpg.scripts.common.parser import refuse
 from geonpg.scripts.models.loading import load
 from geonpg.scripts.models.normalization import beside
 from geonpg.scripts.models.policy import TrainedPolicy
@@ -167,6 +168,5 @@ def evaluate(arguments: Namespace) -> int:
     try:
         execute(arguments)
     except (Refused, OSError, BrokenEnvironment, DependencyNotInstalled) as error:
-        print(f"{getattr(error, 'frames', '')}geonpg evaluate: {one_line(error)}", file=sys.stderr)
-        return 2
+        return refuse("geonpg evaluate", one_line(error), getattr(error, "frames", ""))
     return 0

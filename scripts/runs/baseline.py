@@ -15,7 +15,7 @@ from geonpg.configs import FIELDS
 from geonpg.errors import Refused
 from geonpg.finite import BrokenEnvironment
 from geonpg.scripts.common.locks import alone
-from geonpg.scripts.common.parser import Parser, count, seed
+from geonpg.scripts.common.parser import Parser, count, refuse, seed
 from geonpg.scripts.common.stopping import Stopped, listening
 from geonpg.scripts.runs import baseline_settings as zoo
 from geonpg.scripts.runs.baseline_plan import BUDGET, BaselinePlan, config_of
@@ -66,8 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Stopped:
         return 128 + signals.received
     except (Refused, OSError, BrokenEnvironment) as error:
-        print(f"{getattr(error, 'frames', '')}geonpg.scripts.runs.baseline: {error}", file=sys.stderr)
-        return 2
+        return refuse("geonpg.scripts.runs.baseline", error, getattr(error, "frames", ""))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import logging
 import shlex
 import signal
-import sys
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from geonpg.files import named
 from geonpg.finite import BrokenEnvironment
 from geonpg.kfac import Ranks
 from geonpg.scripts.common.locks import alone
+from geonpg.scripts.common.parser import refuse
 from geonpg.scripts.common.stopping import AFTER_UPDATE, Signals, Stopped, listening
 from geonpg.scripts.runs.bar import Bar
 from geonpg.scripts.runs.building import check_actions
@@ -93,14 +93,16 @@ def execute(run: Run[Any], signals: Signals, ranks: Ranks) -> int:
         tell(f"stopped at {run.steps} steps; go on with: {resume_command(run)}")
         return 128 + (signals.received or signal.SIGTERM)  # it may have come to another rank
     except OSError as error:
-        return failed(f"{run.folder} ended at {run.steps} steps: {named(run.folder, error)}")
+        return refuse("geonpg train", f"{run.folder} ended at {run.steps} steps: {named(run.folder, error)}")
     except BrokenEnvironment as error:
-        return failed(f"{run.folder} ended at {run.steps} steps: {error}; {how_to_go_on(run)}", error.frames)
+        return refuse(
+            "geonpg train", f"{run.folder} ended at {run.steps} steps: {error}; {how_to_go_on(run)}", error.frames
+        )
     except RuntimeError as error:
         if ranks.size == 1:
             raise
         lost = f"{run.folder} lost one of its {ranks.size} processes at {run.steps} steps ({first_line(error)})"
-        return failed(f"{lost}; go on with: {resume_command(run)}")
+        return refuse("geonpg train", f"{lost}; go on with: {resume_command(run)}")
     tell(f"{run.folder}: {summary(run)}")
     return 0
 
@@ -129,12 +131,6 @@ def first_line(error: Exception) -> str:
     return str(error).split("\n", 1)[0]
 
 
-def failed(reason: str, frames: str = "") -> int:
-    """Print why the command failed, after the environment's own frames; return the exit code."""
-    print(f"{frames}geonpg train: {reason}", file=sys.stderr)
-    return 2
-
-
 def summary(run: Run[Any]) -> str:
     """Describe the last evaluation and, if the run left a model, what to do with it."""
     last = run.history.evaluations[-1]
@@ -150,6 +146,6 @@ def train(arguments: Namespace) -> int:
         with heard as signals, quiet_threads(), joined() as ranks, prepared(arguments, ranks) as run:
             return execute(run, signals, ranks)
     except BrokenEnvironment as error:  # at its first reset
-        return failed(str(error), error.frames)
+        return refuse("geonpg train", error, error.frames)
     except (Refused, OSError) as error:
-        return failed(str(error)) if is_first() else 2  # the others found the same
+        return refuse("geonpg train", error) if is_first() else 2  # the others found the same

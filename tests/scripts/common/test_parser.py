@@ -4,7 +4,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from geonpg.scripts.common.parser import count, seed
+from geonpg.scripts.common.parser import count, refuse, seed
 
 
 @pytest.mark.parametrize("text", ["200000", "200_000", "2e5", "200000.0"])
@@ -19,3 +19,9 @@ def test_C13_a_count_may_be_written_as_one_likes(text: str) -> None:
 def test_B6_absurd_seeds_are_one_sentence(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match=f"^must be from 0 to 4,294,967,295, not {text}$"):
         seed(text)
+
+
+def test_a_refusal_is_one_sentence_after_the_frames_of_an_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refuse("geonpg train", ValueError("no such task")) == 2
+    assert refuse("geonpg train", "bad joint", "  File walk.py, line 3\n") == 2
+    assert capsys.readouterr().err == "geonpg train: no such task\n  File walk.py, line 3\ngeonpg train: bad joint\n"
