@@ -5,6 +5,7 @@ log-probabilities are computed later, by torch, for the whole rollout at once.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.distributions import MultiCategoricalDistribution
 from stable_baselines3.common.torch_layers import FlattenExtractor
+from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
 from geonpg.kfac import ALONE, FreeLogStd, Ranks
@@ -21,34 +23,51 @@ from .outputs import Networks
 
 Floats = NDArray[np.float32]
 Act = Callable[[Observations], Array]
+# A linear layer: weight [out, in], bias [out], and the name of the activation behind it, "" for none.
+Layer = tuple[Floats, Floats, str]
 
 
-def relu(x: Floats) -> Floats:
-    """Compute max(x, 0) in place."""
-    return np.maximum(x, 0, out=x)
+ACTIVATIONS: dict[type[nn.Module], str] = {nn.Tanh: "tanh", nn.ReLU: "relu"}
+APPLIED: dict[str, Callable[[Floats], object]] = {
+    "tanh": lambda x: np.tanh(x, out=x),
+    "relu": lambda x: np.maximum(x, 0, out=x),
+}
 
 
-def tanh(x: Floats) -> Floats:
-    """Compute tanh(x) in place."""
-    return np.tanh(x, out=x)
+class Means(Protocol):
+    """Environments that take whole rollouts of a simple policy, and compute its means alike for single steps."""
+
+    def policy_mean(self, layers: Sequence[Layer]) -> Callable[[Observations], Array]:
+        """Return the function that computes means of actions for batches of observations."""
 
 
-ACTIVATIONS: dict[type[nn.Module], Callable[[Floats], Floats]] = {nn.Tanh: tanh, nn.ReLU: relu}
-
-
-def sampler(networks: Networks, n_steps: int, n_envs: int, ranks: Ranks = ALONE) -> Act:
+def sampler(networks: Networks, n_steps: int, env: VecEnv, ranks: Ranks = ALONE) -> Act:
     """Make the function that draws actions for observations, for the next `n_steps` calls.
 
     The policy must not change in between.
     """
-    *layers, last = networks.actor if isinstance(networks.actor, nn.Sequential) else [networks.actor]
-    if type(last) is not FreeLogStd:
+    if not is_gaussian(networks):
         return lambda observations: draw(networks, observations, ranks)
-    by_numpy = networks.device.type == "cpu" and is_simple(networks, layers)
-    mean = numpy_mean(layers) if by_numpy else torch_mean(networks)
-    std = np.exp(last.get_parameter("log_std").detach().cpu().numpy())
-    noise = iter(std * ranks.own(torch.randn(n_steps, ranks.size * n_envs, len(std)), dim=1).numpy())
+    layers = simple_layers(networks)
+    if layers is None:
+        mean = torch_mean(networks)
+    else:
+        native = hasattr(type(env), "policy_mean")
+        mean = cast(Means, env).policy_mean(layers) if native else numpy_mean(layers)
+    noise = iter(noise_of(networks, n_steps, env.num_envs, ranks))
     return lambda observations: mean(observations) + next(noise)
+
+
+def is_gaussian(networks: Networks) -> bool:
+    """Whether actions are normal around a mean, with deviations that are parameters of their own."""
+    return isinstance(networks.actor, nn.Sequential) and type(networks.actor[-1]) is FreeLogStd
+
+
+def noise_of(networks: Networks, n_steps: int, n_envs: int, ranks: Ranks) -> Floats:
+    """Draw what a Gaussian policy adds to its means in a rollout: [steps, environments, size]."""
+    assert isinstance(networks.actor, nn.Sequential)
+    std = np.exp(networks.actor[-1].get_parameter("log_std").detach().cpu().numpy())
+    return std * ranks.own(torch.randn(n_steps, ranks.size * n_envs, len(std)), dim=1).numpy()
 
 
 @torch.no_grad()
@@ -62,12 +81,23 @@ def draw(networks: Networks, observations: Observations, ranks: Ranks = ALONE) -
     return (actions.long() if whole else actions).cpu().numpy()
 
 
-def is_simple(networks: Networks, layers: Sequence[nn.Module]) -> bool:
-    """Whether the policy takes vectors, through layers that numpy can evaluate."""
-    space = networks.policy.observation_space
+def simple_layers(networks: Networks) -> list[Layer] | None:
+    """The layers of a Gaussian policy on vectors that can be evaluated without torch; None if it is another."""
+    space, chain = networks.policy.observation_space, networks.actor
     plain = type(networks.policy.pi_features_extractor) is FlattenExtractor
     vectors = networks.standard and plain and isinstance(space, spaces.Box) and len(space.shape) == 1
-    return vectors and all(type(layer) is nn.Linear or type(layer) in ACTIVATIONS for layer in layers)
+    if not vectors or networks.device.type != "cpu" or not isinstance(chain, nn.Sequential):
+        return None
+    layers = list[Layer]()
+    for module in chain[:-1]:
+        if type(module) is nn.Linear:
+            bias = torch.zeros(module.out_features) if module.bias is None else module.bias.detach()
+            layers.append((module.weight.detach().numpy(), bias.numpy(), ""))
+        elif type(module) in ACTIVATIONS and layers and not layers[-1][2]:
+            layers[-1] = (*layers[-1][:2], ACTIVATIONS[type(module)])
+        else:
+            return None
+    return layers
 
 
 def torch_mean(networks: Networks) -> Act:
@@ -81,30 +111,17 @@ def torch_mean(networks: Networks) -> Act:
     return mean
 
 
-def numpy_mean(layers: Sequence[nn.Module]) -> Act:
+def numpy_mean(layers: Sequence[Layer]) -> Act:
     """The mean of a Gaussian policy's actions, by numpy."""
-    steps = [affine(layer) if isinstance(layer, nn.Linear) else ACTIVATIONS[type(layer)] for layer in layers]
 
     def mean(observations: Observations) -> Array:
         assert isinstance(observations, np.ndarray)
         x = observations.astype(np.float32)
-        for step in steps:
-            x = step(x)
+        for weight, bias, activation in layers:
+            x = x @ weight.T
+            x += bias
+            if activation:
+                APPLIED[activation](x)
         return x
 
     return mean
-
-
-def affine(layer: nn.Linear) -> Callable[[Floats], Floats]:
-    """A linear layer as a numpy function, which shares the layer's memory."""
-    weight = layer.weight.detach().numpy().T
-    if layer.bias is None:
-        return lambda x: x @ weight
-    bias = layer.bias.detach().numpy()
-
-    def apply(x: Floats) -> Floats:
-        out = x @ weight
-        out += bias
-        return out
-
-    return apply

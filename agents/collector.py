@@ -17,6 +17,7 @@ from geonpg.finite import check_finals, check_finite
 from .acting import sampler
 from .observations import Array, Observations, flattened, stacked
 from .outputs import Networks
+from .rolling import can_roll, roll, shown_now, standing_still
 
 if TYPE_CHECKING:
     from .acktr import ACKTR
@@ -38,20 +39,40 @@ def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Rollout
     agent.policy.set_training_mode(False)
     buffer.reset()
     callback.on_rollout_start()
-    with agent.timed("rollout"):
-        rollout = step_through(agent, env, callback, buffer, n_steps)
+    with agent.timed("rollout"), standing_still(env):
+        if can_roll(agent, env, callback, buffer):
+            rollout = roll_through(agent, env, callback, buffer)
+        else:
+            rollout = step_through(agent, env, callback, buffer, n_steps)
     if rollout is None:
         return False
+    last_obs = agent._last_obs
+    agent._last_obs = shown_now(env, last_obs)
     if agent.ranks.size > 1:
         own = torch.tensor(rollout.episodes, dtype=torch.float64).reshape(-1, 2)
         everyone = torch.cat(agent.ranks.rows(own)).tolist()
         agent._update_info_buffer([{"episode": {"r": r, "l": int(length)}} for r, length in everyone])
     with agent.timed("values"), torch.no_grad():
-        assert agent._last_obs is not None
-        evaluate(agent.networks, buffer, rollout, agent._last_obs, agent.critic_lambda)
+        evaluate(agent.networks, buffer, rollout, last_obs, agent.critic_lambda)
     callback.update_locals(locals())
     callback.on_rollout_end()
     return True
+
+
+def roll_through(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: RolloutBuffer) -> Rollout | None:
+    """Fill the buffer by one call of the environments; return None if a callback ended the training."""
+    assert agent._last_obs is not None
+    check_finite(agent._last_obs)  # which a reset may have returned
+    rolled = roll(agent, env, callback, buffer)
+    if rolled is None:
+        return None
+    rollout = Rollout(rolled.dones[-1])
+    rollout.episodes = list(zip(rolled.returns.tolist(), rolled.lengths.tolist(), strict=True))
+    if agent.ranks.size == 1:
+        agent._update_info_buffer([{"episode": {"r": r, "l": length}} for r, length in rollout.episodes])
+    ended = zip(rolled.steps.tolist(), rolled.envs.tolist(), rolled.finals, rolled.timeouts.tolist(), strict=True)
+    rollout.timeouts = [(step, env, final) for step, env, final, timeout in ended if timeout]
+    return rollout
 
 
 def step_through(
@@ -62,7 +83,7 @@ def step_through(
     Callbacks see SB3's own local names, but for `values` and `log_probs`: the buffer has them once a rollout has ended.
     """
     rollout = Rollout(np.zeros(env.num_envs, dtype=np.bool_))
-    act = sampler(agent.networks, n_rollout_steps, env.num_envs, agent.ranks)
+    act = sampler(agent.networks, n_rollout_steps, env, agent.ranks)
     unknown = torch.zeros(env.num_envs, 1), torch.zeros(env.num_envs)  # values and log-probabilities, for now
     assert agent._last_obs is not None
     check_finite(agent._last_obs)  # which a reset may have returned

@@ -1,126 +1,166 @@
 """Reacher, InvertedPendulum, InvertedDoublePendulum."""
 
+import math
+
 import numpy as np
-from mujoco.batch import Batch
 
-from .arrays import Array, Flags, Numbers
-from .task import Fields, Task, all_finite, bind_joints, no_progress, no_termination, sum_of_squares
+from .physics import (
+    Constants,
+    Generator,
+    Simulation,
+    all_finite,
+    clipped,
+    control_cost,
+    ending,
+    first_state,
+    helper,
+    length,
+    observation,
+    progress,
+    reward,
+    squared,
+    uniform,
+)
+from .task import GymTask, gaussian_start
+
+REACH, ARM_NOISE, ARM_SPEED = 0.2, 0.1, 0.005  # of Reacher's first states
 
 
-class Reacher(Task):
+@helper
+def distance(sim: Simulation, k: Constants) -> float:
+    """Return the distance between fingertip and target."""
+    return length(sim, sim.xpos[int(k.fingertip)] - sim.xpos[int(k.target)])
+
+
+@observation
+def observe_arm(sim: Simulation, k: Constants) -> None:
+    """Show the arm's angles as cosines and sines, the target, velocities, and the way to the target."""
+    out = sim.observation
+    for i in range(2):
+        out[i], out[2 + i] = math.cos(sim.qpos[i]), math.sin(sim.qpos[i])
+        out[4 + i], out[6 + i] = sim.qpos[2 + i], sim.qvel[i]
+    for i in range(8, len(out)):
+        out[i] = sim.xpos[int(k.fingertip), i - 8] - sim.xpos[int(k.target), i - 8]
+
+
+@progress
+def minus_distance(sim: Simulation, k: Constants) -> float:
+    """Return minus the distance between fingertip and target."""
+    return -distance(sim, k)
+
+
+@reward
+def reach_reward(sim: Simulation, k: Constants, before: float) -> float:
+    """Return minus distance, of v4 before the step and of v5 after it, minus squared actions."""
+    if k.v5 == 0:
+        return before - control_cost(sim, 1.0)
+    return -distance(sim, k) * k.distance_weight + -control_cost(sim, k.control_weight)
+
+
+@first_state
+def reset_arm(sim: Simulation, k: Constants, rng: Generator) -> None:
+    """Draw the arm near its rest and a target within reach."""
+    joints, goal = len(sim.qpos), np.empty(2)
+    for i in range(joints):
+        sim.qpos[i] = uniform(rng, -ARM_NOISE, ARM_NOISE) + sim.init_qpos[i]
+    while True:
+        goal[0] = uniform(rng, -REACH, REACH)
+        goal[1] = uniform(rng, -REACH, REACH)
+        if length(sim, goal) < REACH:
+            break
+    sim.qpos[joints - 2 :] = goal
+    for i in range(len(sim.qvel)):
+        sim.qvel[i] = sim.init_qvel[i] + uniform(rng, -ARM_SPEED, ARM_SPEED)
+    sim.qvel[len(sim.qvel) - 2 :] = 0
+
+
+class Reacher(GymTask):
     """Reach a target with the tip of an arm. v4 pays for the distance before a step, v5 for the one after it."""
 
-    def bind(self, batch: Batch) -> Fields:
-        """Return joints and the positions of fingertip and target."""
-        positions, body = batch.bind("xpos"), self.reference.data.body
+    observe, progress, reward, reset = observe_arm, minus_distance, reach_reward, reset_arm
+
+    def constants(self) -> dict[str, float]:
+        """Return the bodies and weights too."""
+        reference = self.reference
         return {
-            **bind_joints(batch),
-            "fingertip": positions[:, body("fingertip").id],
-            "target": positions[:, body("target").id],
+            **super().constants(),
+            **{name: float(reference.data.body(name).id) for name in ("fingertip", "target")},
+            "distance_weight": float(getattr(reference, "_reward_dist_weight", 1.0)),
+            "control_weight": float(getattr(reference, "_reward_control_weight", 1.0)),
         }
 
-    def observe(self, fields: Fields) -> Array:
-        """Return the arm's angles as cosines and sines, the target, velocities, and the way to the target."""
-        theta, towards = fields["qpos"][:, :2], fields["fingertip"] - fields["target"]
-        shown = towards[:, :2] if self.v5 else towards
-        parts = np.cos(theta), np.sin(theta), fields["qpos"][:, 2:], fields["qvel"][:, :2], shown
-        return np.concatenate(parts, axis=1)
 
-    def progress(self, fields: Fields) -> Array:
-        """Return minus the distance between fingertip and target."""
-        towards = fields["fingertip"] - fields["target"]
-        return -np.sqrt(np.vecdot(towards, towards))
-
-    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
-        """Return minus distance minus squared actions; only a time limit ends an episode."""
-        control, constants = -sum_of_squares(actions), self.reference
-        if not self.v5:
-            return before + control, no_termination(fields)
-        distance = self.progress(fields) * constants._reward_dist_weight
-        return distance + control * constants._reward_control_weight, no_termination(fields)
-
-    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw the arm near its rest and a target within reach."""
-        env = self.reference
-        qpos = rng.uniform(low=-0.1, high=0.1, size=env.model.nq) + env.init_qpos
-        while True:
-            goal = rng.uniform(low=-0.2, high=0.2, size=2)
-            if np.linalg.norm(goal) < 0.2:
-                break
-        qpos[-2:] = goal
-        qvel = env.init_qvel + rng.uniform(low=-0.005, high=0.005, size=env.model.nv)
-        qvel[-2:] = 0
-        return qpos, qvel
+@observation
+def observe_pole(sim: Simulation, k: Constants) -> None:
+    """Show positions and velocities."""
+    n = len(sim.qpos)
+    sim.observation[:n] = sim.qpos
+    sim.observation[n:] = sim.qvel
 
 
-class InvertedPendulum(Task):
+@helper
+def pole_fallen(sim: Simulation) -> bool:
+    """Return whether the pole leans too far, or the state is not finite."""
+    return not all_finite(sim) or abs(sim.qpos[1]) > 0.2
+
+
+@reward
+def stand_reward(sim: Simulation, k: Constants, before: float) -> float:
+    """Return 1 for every step, in v5 only while the pole stands."""
+    return 0.0 if k.v5 != 0 and pole_fallen(sim) else 1.0
+
+
+@ending
+def stand_ended(sim: Simulation, k: Constants) -> bool:
+    """Return whether the pole has fallen."""
+    return pole_fallen(sim)
+
+
+class InvertedPendulum(GymTask):
     """Keep a pole upright on a cart."""
 
-    def bind(self, batch: Batch) -> Fields:
-        """Return joints."""
-        return bind_joints(batch)
+    observe, reward, ended = observe_pole, stand_reward, stand_ended
 
-    def observe(self, fields: Fields) -> Array:
-        """Return positions and velocities."""
-        return np.concatenate((fields["qpos"], fields["qvel"]), axis=1)
-
-    def progress(self, fields: Fields) -> Array:
-        """Return zeros: rewards look at the present only."""
-        return no_progress(fields)
-
-    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
-        """Return 1 for every step, in v5 only while the pole stands; the episode ends when it falls."""
-        fallen = ~all_finite(fields) | (np.abs(fields["qpos"][:, 1]) > 0.2)
-        return (~fallen).astype(np.float64) if self.v5 else np.ones(len(fallen)), fallen
-
-    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a state near rest."""
-        return self.uniform_start(rng, self.reference._reset_noise_scale if self.v5 else 0.01)
+    def constants(self) -> dict[str, float]:
+        """Return the noise of first states, which v4 has as a number in its code."""
+        return {**super().constants(), **({} if self.v5 else {"reset_noise": 0.01})}
 
 
-def square_by_pow(x: Array) -> Array:
-    """Square number by number, as gymnasium does: by the C library's pow.
+@observation
+def observe_poles(sim: Simulation, k: Constants) -> None:
+    """Show the cart's position, sines and cosines of the angles, velocities and constraint forces."""
+    out = sim.observation
+    out[0] = sim.qpos[0]
+    for i in range(2):
+        out[1 + i], out[3 + i] = math.sin(sim.qpos[1 + i]), math.cos(sim.qpos[1 + i])
+    for i in range(3):
+        out[5 + i] = clipped(sim.qvel[i], -10.0, 10.0)
+    for i in range(8, len(out)):
+        out[i] = clipped(sim.qfrc_constraint[i - 8], -10.0, 10.0)
 
-    It does not always round like x * x, nor like numpy's pow of an array, which some processors have another one for.
-    """
-    return np.array([number**2 for number in x])
+
+@reward
+def balance_reward(sim: Simulation, k: Constants, before: float) -> float:
+    """Return the reward for standing minus costs of distance and spin."""
+    x, y = sim.site_xpos[0, 0], sim.site_xpos[0, 2]
+    away = 0.01 * squared(sim, x) + squared(sim, y - 2)
+    spin = 0.001 * squared(sim, sim.qvel[1]) + 0.005 * squared(sim, sim.qvel[2])
+    alive = 0.0 if k.v5 != 0 and y <= 1 else k.healthy_reward
+    return alive - away - spin
 
 
-class InvertedDoublePendulum(Task):
+@ending
+def balance_ended(sim: Simulation, k: Constants) -> bool:
+    """Return whether the upper pole's tip is low."""
+    return sim.site_xpos[0, 2] <= 1
+
+
+class InvertedDoublePendulum(GymTask):
     """Keep two poles, one on top of the other, upright on a cart."""
 
-    def bind(self, batch: Batch) -> Fields:
-        """Return joints, the position of the upper pole's tip, and constraint forces."""
-        tip, forces = batch.bind("site_xpos")[:, 0], batch.bind("qfrc_constraint")
-        return {**bind_joints(batch), "tip": tip, "qfrc_constraint": forces}
+    observe, reward, ended, reset = observe_poles, balance_reward, balance_ended, gaussian_start
 
-    def observe(self, fields: Fields) -> Array:
-        """Return the cart's position, sines and cosines of the angles, velocities and constraint forces."""
-        forces = np.clip(fields["qfrc_constraint"], -10, 10)
-        return np.concatenate(
-            (
-                fields["qpos"][:, :1],
-                np.sin(fields["qpos"][:, 1:]),
-                np.cos(fields["qpos"][:, 1:]),
-                np.clip(fields["qvel"], -10, 10),
-                forces[:, :1] if self.v5 else forces,
-            ),
-            axis=1,
-        )
-
-    def progress(self, fields: Fields) -> Array:
-        """Return zeros: rewards look at the present only."""
-        return no_progress(fields)
-
-    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
-        """Return the reward for standing minus costs of distance and spin; the episode ends when the tip is low."""
-        x, y = fields["tip"][:, 0], fields["tip"][:, 2]
-        fallen = y <= 1
-        distance = 0.01 * square_by_pow(x) + square_by_pow(y - 2)
-        spin = 0.001 * square_by_pow(fields["qvel"][:, 1]) + 0.005 * square_by_pow(fields["qvel"][:, 2])
-        alive = self.reference._healthy_reward * ~fallen if self.v5 else 10
-        return alive - distance - spin, fallen
-
-    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a state near rest."""
-        return self.gaussian_start(rng, self.reference._reset_noise_scale if self.v5 else 0.1)
+    def constants(self) -> dict[str, float]:
+        """Return the reward for standing and the noise of first states, which v4 has as numbers in its code."""
+        own = {"healthy_reward": float(self.reference._healthy_reward)} if self.v5 else {"healthy_reward": 10.0}
+        return {**super().constants(), **own, **({} if self.v5 else {"reset_noise": 0.1})}

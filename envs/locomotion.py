@@ -1,270 +1,335 @@
 """HalfCheetah, Swimmer, Hopper, Walker2d, Ant, Humanoid, HumanoidStandup."""
 
 import numpy as np
-from mujoco.batch import Batch
 
-from .arrays import Array, Flags, Numbers
-from .reference import Reference
-from .task import (
-    Fields,
-    Task,
+from .physics import (
+    Array,
+    Constants,
+    Simulation,
     all_finite,
-    bind_flat,
-    bind_joints,
-    contact_forces_of,
-    no_progress,
-    no_termination,
+    clipped,
+    control_cost,
+    ending,
+    helper,
+    observation,
+    progress,
+    reward,
     sum_of_squares,
 )
+from .reference import Reference
+from .task import GymTask, gaussian_start
+
+SPEED_LIMIT = 10.0
 
 
-class Locomotion(Task):
+@helper
+def put(out: Array, at: int, part: Array) -> int:
+    """Copy numbers into an observation from a place on; return the place behind them."""
+    for i in range(len(part)):
+        out[at + i] = part[i]
+    return at + len(part)
+
+
+@helper
+def put_clipped(out: Array, at: int, part: Array, low: float, high: float) -> int:
+    """Copy numbers into an observation, brought between bounds; return the place behind them."""
+    for i in range(len(part)):
+        out[at + i] = clipped(part[i], low, high)
+    return at + len(part)
+
+
+@helper
+def healthy_reward(k: Constants, healthy: bool) -> float:
+    """Return the reward for being healthy; v4 pays it for a last, unhealthy step too."""
+    return k.healthy_reward if healthy or (k.terminates != 0 and k.v5 == 0) else 0.0
+
+
+@observation
+def observe_joints(sim: Simulation, k: Constants) -> None:
+    """Show positions and velocities."""
+    at = put(sim.observation, 0, sim.qpos[int(k.first) :])
+    put(sim.observation, at, sim.qvel)
+
+
+@progress
+def first_coordinate(sim: Simulation, k: Constants) -> float:
+    """Return the x coordinate."""
+    return sim.qpos[0]
+
+
+@reward
+def run_reward(sim: Simulation, k: Constants, before: float) -> float:
+    """Return forward reward minus control cost."""
+    return k.forward_weight * ((sim.qpos[0] - before) / k.dt) - control_cost(sim, k.control_weight)
+
+
+class Locomotion(GymTask):
     """Forward velocity, control cost, and observations that may leave the first positions out."""
 
     skipped = 1  # positions that `exclude_current_positions_from_observation` leaves out
 
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(reference)
+    def constants(self) -> dict[str, float]:
+        """Return weights, and the first position that is observed."""
+        reference = self.reference
         excluded = getattr(reference, "_exclude_current_positions_from_observation", True)
-        self.first = self.skipped if excluded else 0
-
-    def positions(self, fields: Fields) -> Array:
-        """Return the positions that observations show."""
-        return fields["qpos"][:, self.first :]
-
-    def forward_velocity(self, before: Array, x: Array) -> Array:
-        """Return the mean velocity of a step, from the x coordinates before and after it."""
-        return (x - before) / self.dt
-
-    def forward_reward(self, velocity: Array) -> Array:
-        """Weigh forward velocities."""
-        weight = self.reference._forward_reward_weight
-        return velocity if weight == 1 else weight * velocity
-
-    def control_cost(self, controls: Numbers) -> Numbers:
-        """Return the weighted sum of squared controls."""
-        return self.reference._ctrl_cost_weight * sum_of_squares(controls)
-
-    def healthy_reward(self, healthy: Flags) -> Array | float:
-        """Return the reward for being healthy; v4 pays it for a last, unhealthy step too."""
-        reward = float(self.reference._healthy_reward)
-        always = self.reference._terminate_when_unhealthy and not self.v5
-        return reward if always else np.multiply(healthy, reward, dtype=np.float64)
-
-    def terminated(self, healthy: Flags) -> Flags:
-        """Return which episodes end by being unhealthy."""
-        return ~healthy if self.reference._terminate_when_unhealthy else np.zeros_like(healthy)
+        return {
+            **super().constants(),
+            "first": float(self.skipped if excluded else 0),
+            "forward_weight": float(getattr(reference, "_forward_reward_weight", 1.0)),
+            "control_weight": float(getattr(reference, "_ctrl_cost_weight", 0.0)),
+            "healthy_reward": float(getattr(reference, "_healthy_reward", 0.0)),
+            "terminates": float(getattr(reference, "_terminate_when_unhealthy", False)),
+        }
 
 
-class Planar(Locomotion):
-    """Tasks in a plane, which look at joints only and walk along their first coordinate."""
-
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(reference)
-        self.joints_only = True
-
-    def bind(self, batch: Batch) -> Fields:
-        """Return joints."""
-        return bind_joints(batch)
-
-    def progress(self, fields: Fields) -> Array:
-        """Return the x coordinate."""
-        return fields["qpos"][:, 0].copy()
-
-
-class Runner(Planar):
-    """Forward velocity minus control cost, and no end but the time limit."""
-
-    def observe(self, fields: Fields) -> Array:
-        """Return positions and velocities."""
-        return fields["joints"][:, self.first :].copy()
-
-    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
-        """Return forward reward minus control cost; only a time limit ends an episode."""
-        forward = self.forward_reward(self.forward_velocity(before, fields["qpos"][:, 0]))
-        return forward - self.control_cost(actions), no_termination(fields)
-
-
-class HalfCheetah(Runner):
+class HalfCheetah(Locomotion):
     """Run forwards on two legs, in a plane."""
 
-    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a state near rest."""
-        return self.gaussian_start(rng, self.reference._reset_noise_scale)
+    joints_only = True
+    observe, progress, reward, reset = observe_joints, first_coordinate, run_reward, gaussian_start
 
 
-class Swimmer(Runner):
+class Swimmer(Locomotion):
     """Swim forwards by bending three links, in a plane."""
 
+    joints_only = True
     skipped = 2
-
-    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a state near rest."""
-        return self.uniform_start(rng, self.reference._reset_noise_scale)
+    observe, progress, reward = observe_joints, first_coordinate, run_reward
 
 
-SPEED_LIMIT = np.array(10.0)
+@helper
+def is_upright(sim: Simulation, k: Constants) -> bool:
+    """Return whether the torso is high and upright enough, and Hopper's other coordinates are in range."""
+    z, angle = sim.qpos[1], sim.qpos[2]
+    if not (k.low_z < z < k.high_z and k.low_angle < angle < k.high_angle):
+        return False
+    if k.bounds_others != 0:
+        for x in sim.qpos[2:]:
+            if not k.low_state < x < k.high_state:
+                return False
+        for x in sim.qvel:
+            if not k.low_state < x < k.high_state:
+                return False
+    return True
 
 
-class Upright(Planar):
+@observation
+def observe_upright(sim: Simulation, k: Constants) -> None:
+    """Show positions and velocities, these cut at SPEED_LIMIT."""
+    at = put(sim.observation, 0, sim.qpos[int(k.first) :])
+    put_clipped(sim.observation, at, sim.qvel, -SPEED_LIMIT, SPEED_LIMIT)
+
+
+@reward
+def upright_reward(sim: Simulation, k: Constants, before: float) -> float:
+    """Return forward and healthy reward minus control cost."""
+    forward = k.forward_weight * ((sim.qpos[0] - before) / k.dt)
+    return forward + healthy_reward(k, is_upright(sim, k)) - control_cost(sim, k.control_weight)
+
+
+@ending
+def fallen(sim: Simulation, k: Constants) -> bool:
+    """Return whether the state is unhealthy, if that ends an episode."""
+    return k.terminates != 0 and not is_upright(sim, k)
+
+
+class Upright(Locomotion):
     """Hopper and Walker2d: the torso must stay in a range of heights and angles."""
 
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(reference)
-        bounds = (*reference._healthy_z_range, *reference._healthy_angle_range)
-        self.low_z, self.high_z, self.low_angle, self.high_angle = (np.array(bound) for bound in bounds)
-        self.others = getattr(reference, "_healthy_state_range", None)  # Hopper bounds its other coordinates too
+    joints_only = True
+    observe, progress, reward, ended = observe_upright, first_coordinate, upright_reward, fallen
 
-    def observe(self, fields: Fields) -> Array:
-        """Return positions and velocities, these cut at SPEED_LIMIT."""
-        observations = fields["joints"][:, self.first :].copy()
-        velocities = observations[:, -fields["qvel"].shape[1] :]
-        np.maximum(velocities, -SPEED_LIMIT, out=velocities)
-        np.minimum(velocities, SPEED_LIMIT, out=velocities)
-        return observations
+    def constants(self) -> dict[str, float]:
+        """Return the ranges of healthy states too; only Hopper bounds its other coordinates."""
+        z, angle = self.reference._healthy_z_range, self.reference._healthy_angle_range
+        others = getattr(self.reference, "_healthy_state_range", None)
+        low, high = others or (0.0, 0.0)
+        bounds = {"low_z": z[0], "high_z": z[1], "low_angle": angle[0], "high_angle": angle[1]}
+        bounds |= {"bounds_others": others is not None, "low_state": low, "high_state": high}
+        return {**super().constants(), **{name: float(bound) for name, bound in bounds.items()}}
 
-    def healthy(self, fields: Fields) -> Flags:
-        """Return where the torso is high and upright enough, and Hopper's other coordinates are in range."""
-        z, angle = fields["qpos"][:, 1], fields["qpos"][:, 2]
-        healthy = (self.low_z < z) & (z < self.high_z) & (self.low_angle < angle) & (angle < self.high_angle)
-        return healthy if self.others is None else healthy & self.others_healthy(fields, *self.others)
 
-    def others_healthy(self, fields: Fields, low: float, high: float) -> Flags:
-        """Return where all coordinates but the first two lie between the bounds."""
-        state = fields["joints"][:, 2:]
-        return np.logical_and.reduce((low < state) & (state < high), axis=1)
+@helper
+def ant_is_healthy(sim: Simulation, k: Constants) -> bool:
+    """Return whether the state is finite and the torso neither too low nor too high."""
+    return all_finite(sim) and k.low_z <= sim.qpos[2] <= k.high_z
 
-    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
-        """Return forward and healthy reward minus control cost; an unhealthy state may end the episode."""
-        healthy = self.healthy(fields)
-        forward = self.forward_reward(self.forward_velocity(before, fields["qpos"][:, 0]))
-        return forward + self.healthy_reward(healthy) - self.control_cost(actions), self.terminated(healthy)
 
-    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a state near rest."""
-        return self.uniform_start(rng, self.reference._reset_noise_scale)
+@observation
+def observe_ant(sim: Simulation, k: Constants) -> None:
+    """Show positions, velocities and, where they are shown, contact forces."""
+    at = put(sim.observation, 0, sim.qpos[int(k.first) :])
+    at = put(sim.observation, at, sim.qvel)
+    if k.shows_forces != 0:  # the world body's are left out of v5's observation
+        forces = sim.cfrc_ext[int(k.v5) :].ravel()
+        put_clipped(sim.observation, at, forces, k.low_force, k.high_force)
+
+
+@progress
+def torso_x(sim: Simulation, k: Constants) -> float:
+    """Return the torso's x coordinate."""
+    return sim.xpos[int(k.torso), 0]
+
+
+@reward
+def ant_reward(sim: Simulation, k: Constants, before: float) -> float:
+    """Return forward and healthy reward minus costs of control and contacts."""
+    forward = k.forward_weight * ((sim.xpos[int(k.torso), 0] - before) / k.dt)
+    costs = control_cost(sim, k.control_weight)
+    if k.uses_forces != 0:
+        forces = np.empty(sim.cfrc_ext.size)
+        put_clipped(forces, 0, sim.cfrc_ext.ravel(), k.low_force, k.high_force)
+        costs += k.contact_weight * sum_of_squares(forces)
+    return forward + healthy_reward(k, ant_is_healthy(sim, k)) - costs
+
+
+@ending
+def ant_ended(sim: Simulation, k: Constants) -> bool:
+    """Return whether the state is unhealthy, if that ends an episode."""
+    return k.terminates != 0 and not ant_is_healthy(sim, k)
 
 
 class Ant(Locomotion):
     """Walk forwards on four legs."""
 
     skipped = 2
+    observe, progress, reward, ended, reset = observe_ant, torso_x, ant_reward, ant_ended, gaussian_start
 
     def __init__(self, reference: Reference) -> None:
         super().__init__(reference)
-        self.torso = reference.data.body(getattr(reference, "_main_body", "torso")).id
-        self.contact_forces = self.v5 or reference._use_contact_forces
-        # the world body's forces are left out of v5's observation
+        self.contact_forces = bool(self.v5 or reference._use_contact_forces)
+
+    def constants(self) -> dict[str, float]:
+        """Return what is said of contact forces too."""
+        reference = self.reference
         shown = reference._include_cfrc_ext_in_observation if self.v5 else reference._use_contact_forces
-        self.forces_from = (6 if self.v5 else 0) if shown else None
+        own = {
+            "torso": reference.data.body(getattr(reference, "_main_body", "torso")).id,
+            "uses_forces": self.contact_forces,
+            "shows_forces": bool(shown),
+            "low_force": reference._contact_force_range[0],
+            "high_force": reference._contact_force_range[1],
+            "contact_weight": reference._contact_cost_weight,
+            "low_z": reference._healthy_z_range[0],
+            "high_z": reference._healthy_z_range[1],
+        }
+        weight = {} if self.v5 else {"forward_weight": 1.0}
+        return {**super().constants(), **{name: float(value) for name, value in own.items()}, **weight}
 
-    def bind(self, batch: Batch) -> Fields:
-        """Return joints, the torso's position and, where they are used, contact forces."""
-        contacts = {"cfrc_ext": contact_forces_of(batch)} if self.contact_forces else {}
-        return {**bind_joints(batch), "torso": batch.bind("xpos")[:, self.torso], **contacts}
 
-    def clipped_forces(self, fields: Fields) -> Array:
-        """Return contact forces within gymnasium's range."""
-        return np.clip(fields["cfrc_ext"], *self.reference._contact_force_range)
-
-    def observe(self, fields: Fields) -> Array:
-        """Return positions, velocities and, where they are shown, contact forces."""
-        parts = [self.positions(fields), fields["qvel"]]
-        if self.forces_from is not None:
-            parts.append(self.clipped_forces(fields)[:, self.forces_from :])
-        return np.concatenate(parts, axis=1)
-
-    def progress(self, fields: Fields) -> Array:
-        """Return the torso's x coordinate."""
-        return fields["torso"][:, 0].copy()
-
-    def healthy(self, fields: Fields) -> Flags:
-        """Return where the state is finite and the torso neither too low nor too high."""
-        low, high = self.reference._healthy_z_range
-        return all_finite(fields) & (low <= fields["qpos"][:, 2]) & (fields["qpos"][:, 2] <= high)
-
-    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
-        """Return forward and healthy reward minus costs of control and contacts; unhealthy states may end it."""
-        healthy, forward = self.healthy(fields), self.forward_velocity(before, fields["torso"][:, 0])
-        if self.v5:
-            forward = self.forward_reward(forward)
-        costs = self.control_cost(actions)
-        if self.contact_forces:
-            costs = costs + self.reference._contact_cost_weight * sum_of_squares(self.clipped_forces(fields))
-        return forward + self.healthy_reward(healthy) - costs, self.terminated(healthy)
-
-    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a state near rest."""
-        return self.gaussian_start(rng, self.reference._reset_noise_scale)
+@observation
+def observe_body(sim: Simulation, k: Constants) -> None:
+    """Show positions, velocities, and what is shown of every body; v5 leaves out the world body and the free joint."""
+    at = put(sim.observation, 0, sim.qpos[int(k.first) :])
+    at = put(sim.observation, at, sim.qvel)
+    body, joint = int(k.v5), 6 * int(k.v5)
+    if k.shows_cinert != 0:
+        at = put(sim.observation, at, sim.cinert[body:].ravel())
+    if k.shows_cvel != 0:
+        at = put(sim.observation, at, sim.cvel[body:].ravel())
+    if k.shows_qfrc_actuator != 0:
+        at = put(sim.observation, at, sim.qfrc_actuator[joint:])
+    if k.shows_cfrc_ext != 0:
+        put(sim.observation, at, sim.cfrc_ext[body:].ravel())
 
 
 class Humanlike(Locomotion):
     """The long observation of Humanoid and HumanoidStandup: inertias, velocities and forces of every body."""
 
     skipped = 2
+    contact_forces = True
+    observe = observe_body
 
-    def __init__(self, reference: Reference) -> None:
-        super().__init__(reference)
-        self.contact_forces = True
-        # v5 leaves out the world body and the free joint, which are always zero
-        width = {"cinert": 10, "cvel": 6, "qfrc_actuator": 6, "cfrc_ext": 6}
-        shown = [n for n in width if not self.v5 or getattr(reference, f"_include_{n}_in_observation") is True]
-        self.shown = {name: width[name] if self.v5 else 0 for name in shown}
+    def constants(self) -> dict[str, float]:
+        """Return what is shown too."""
+        parts = ("cinert", "cvel", "qfrc_actuator", "cfrc_ext")
+        shown = {
+            f"shows_{name}": float(getattr(self.reference, f"_include_{name}_in_observation", True) is True)
+            for name in parts
+        }
+        return {**super().constants(), **shown}
 
-    def bind(self, batch: Batch) -> Fields:
-        """Return joints; inertias, velocities, positions and contact forces of every body; and actuator forces."""
-        names = ("cinert", "cvel", "qfrc_actuator", "xipos")
-        bodies = {name: bind_flat(batch, name) for name in names}
-        return {**bind_joints(batch), **bodies, "cfrc_ext": contact_forces_of(batch)}
 
-    def observe(self, fields: Fields) -> Array:
-        """Return positions, velocities, and what is shown of every body."""
-        bodies = [fields[name][:, start:] for name, start in self.shown.items()]
-        return np.concatenate((self.positions(fields), fields["qvel"], *bodies), axis=1)
+@helper
+def centre_of_mass(sim: Simulation, k: Constants) -> float:
+    """Return the x coordinate of the centre of mass."""
+    total = 0.0
+    for body in range(len(sim.body_mass)):
+        total += sim.body_mass[body] * sim.xipos[body, 0]
+    return total / k.mass
+
+
+@progress
+def body_x(sim: Simulation, k: Constants) -> float:
+    """Return the x coordinate of the centre of mass."""
+    return centre_of_mass(sim, k)
+
+
+@helper
+def stands(sim: Simulation, k: Constants) -> bool:
+    """Return whether the torso is neither too low nor too high."""
+    return k.low_z < sim.qpos[2] < k.high_z
+
+
+@reward
+def walk_reward(sim: Simulation, k: Constants, before: float) -> float:
+    """Return forward and healthy reward minus costs of control and, in v5, contacts."""
+    forward = k.forward_weight * ((centre_of_mass(sim, k) - before) / k.dt)
+    costs = k.control_weight * sum_of_squares(sim.ctrl)
+    if k.v5 != 0:
+        costs += clipped(k.contact_weight * sum_of_squares(sim.cfrc_ext), k.low_contact, k.high_contact)
+    return forward + healthy_reward(k, stands(sim, k)) - costs
+
+
+@ending
+def walk_ended(sim: Simulation, k: Constants) -> bool:
+    """Return whether the torso is too low or too high, if that ends an episode."""
+    return k.terminates != 0 and not stands(sim, k)
 
 
 class Humanoid(Humanlike):
     """Walk forwards on two legs."""
 
-    def progress(self, fields: Fields) -> Array:
-        """Return the x coordinate of the centre of mass."""
-        mass = self.reference.model.body_mass
-        moments = np.einsum("b,nbj->nj", mass, fields["xipos"].reshape(-1, len(mass), 3))
-        return (moments / mass.sum())[:, 0].copy()
+    progress, reward, ended = body_x, walk_reward, walk_ended
 
-    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
-        """Return forward and healthy reward minus costs of control and contacts; unhealthy states may end it."""
-        low, high = self.reference._healthy_z_range
-        healthy = (low < fields["qpos"][:, 2]) & (fields["qpos"][:, 2] < high)
-        forward = self.forward_reward(self.forward_velocity(before, self.progress(fields)))
-        costs = self.control_cost(actions.astype(np.float64))
-        if self.v5:
-            contact = self.reference._contact_cost_weight * sum_of_squares(fields["cfrc_ext"])
-            costs = costs + np.clip(contact, *self.reference._contact_cost_range)
-        return forward + self.healthy_reward(healthy) - costs, self.terminated(healthy)
+    def constants(self) -> dict[str, float]:
+        """Return the mass, the range of heights and the cost of contacts too."""
+        reference = self.reference
+        low, high = getattr(reference, "_contact_cost_range", (0.0, 0.0))
+        own = {
+            "mass": reference.model.body_mass.sum(),
+            "low_z": reference._healthy_z_range[0],
+            "high_z": reference._healthy_z_range[1],
+            "contact_weight": getattr(reference, "_contact_cost_weight", 0.0),
+            "low_contact": low,
+            "high_contact": high,
+        }
+        return {**super().constants(), **{name: float(value) for name, value in own.items()}}
 
-    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a state near rest."""
-        return self.uniform_start(rng, self.reference._reset_noise_scale)
+
+@reward
+def rise_reward(sim: Simulation, k: Constants, before: float) -> float:
+    """Return height minus costs of control and impacts, plus 1."""
+    control = k.control_weight * sum_of_squares(sim.ctrl)
+    impact = clipped(k.impact_weight * sum_of_squares(sim.cfrc_ext), k.low_impact, k.high_impact)
+    return sim.qpos[2] / k.timestep - control - impact + 1
 
 
 class HumanoidStandup(Humanlike):
     """Stand up from lying on the ground."""
 
-    def progress(self, fields: Fields) -> Array:
-        """Return zeros: rewards look at the present only."""
-        return no_progress(fields)
+    reward = rise_reward
 
-    def outcome(self, before: Array, fields: Fields, actions: Numbers) -> tuple[Array, Flags]:
-        """Return height minus costs of control and impacts, plus 1; only a time limit ends an episode."""
-        constants, control = self.reference, sum_of_squares(actions.astype(np.float64))
-        height = fields["qpos"][:, 2] / constants.model.opt.timestep
-        impact = sum_of_squares(fields["cfrc_ext"])
-        if self.v5:
-            impact = np.clip(constants._impact_cost_weight * impact, *constants._impact_cost_range)
-            return height - constants._ctrl_cost_weight * control - impact + 1, no_termination(fields)
-        return height - 0.1 * control - np.minimum(0.5e-6 * impact, 10) + 1, no_termination(fields)
-
-    def first_state(self, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Draw a state near lying still."""
-        return self.uniform_start(rng, self.reference._reset_noise_scale if self.v5 else 0.01)
+    def constants(self) -> dict[str, float]:
+        """Return the costs, which v4 has as numbers in its code."""
+        reference = self.reference
+        impact = reference._impact_cost_range if self.v5 else (-np.inf, 10.0)
+        own = {
+            "timestep": reference.model.opt.timestep,
+            "control_weight": reference._ctrl_cost_weight if self.v5 else 0.1,
+            "impact_weight": reference._impact_cost_weight if self.v5 else 0.5e-6,
+            "low_impact": impact[0],
+            "high_impact": impact[1],
+            "reset_noise": reference._reset_noise_scale if self.v5 else 0.01,
+        }
+        return {**super().constants(), **{name: float(value) for name, value in own.items()}}

@@ -1,12 +1,8 @@
-"""Many MuJoCo environments, stepped natively in threads, identical to gymnasium's to the last bit.
-
-The physics of all environments is one `mujoco.batch.Batch`: MuJoCo's own threads step the simulations without the
-interpreter, and their states are rows of one array.
-"""
+"""Many MuJoCo environments, stepped by compiled code in threads, identical to gymnasium's to the last bit."""
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
@@ -14,7 +10,6 @@ import gymnasium
 import mujoco
 import numpy as np
 from gymnasium.utils import seeding
-from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
@@ -23,10 +18,12 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvS
 from geonpg.errors import Refused
 
 from .arrays import Array, Env, Flags, Indices, Info, Numbers
-from .episodes import Episodes
-from .native import TASKS
-from .reference import PHYSICS, Infos, Reference, check_keywords, quietly
-from .task import Fields
+from .native import task_of
+from .physics import FUNCTIONS, PHYSICS, Acting, Floats, Physics, Recording, Simulations
+from .reference import Infos, Reference, check_keywords, quietly
+from .rollouts import InputScale, Layer, RolledOut, packed, policy_mean, rolled_out
+
+NO_LIMIT = 2**62  # steps of an episode without a time limit
 
 
 class Transition(NamedTuple):
@@ -44,13 +41,11 @@ class Transition(NamedTuple):
     infos: Sequence[Info] = ()  # gymnasium's own, one for each environment, where they were asked for
 
 
-NO_EPISODE_ENDED = np.empty((0, 0)), np.empty(0), np.empty(0, dtype=np.int64)
-
-
 class MujocoState(TypedDict):
     """Everything that decides how the environments continue, as checkpoints store it."""
 
     physics: Array  # [n, size of MuJoCo's state]
+    observations: Array  # the last ones, before any wrapper
     mark: Array  # `Task.progress`, under its first name
     returns: Array
     lengths: NDArray[np.int64]
@@ -85,85 +80,113 @@ class MujocoVecEnv(VecEnv):
         if threads < 0:
             raise Refused(f"threads must be positive, or 0 for one per core, not {threads}")
         spec = gymnasium.spec(env_id)
-        if str(spec.entry_point) not in TASKS:
-            raise Refused(f"{env_id} has no native implementation: make_vec() falls back to SB3's environments")
         check_keywords(spec, kwargs)
         with quietly():
             self.wrapped = gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True, **kwargs)
         self.reference = cast(Reference, self.wrapped.unwrapped)  # as its entry point is one of ours
-        self.task = TASKS[str(spec.entry_point)](self.reference)
-        # contact forces are computed from a simulation's whole MjData, so it must have one of its own
-        self.batch = Batch(self.reference.model, n_envs, threads, persistent=self.task.contact_forces or infos)
+        self.task = task_of(env_id, self.reference)
         self.render_index = 0
-        self._physics_after_reset = self.batch.state[0].copy()  # of mj_resetData
-        self._fields, self._controls = self.task.bind(self.batch), self.batch.bind("ctrl")
-        self._progress = np.zeros(n_envs)
-        self._episodes = Episodes(n_envs, getattr(self.wrapped.spec, "max_episode_steps", None))
-        self._generators = [seeding.np_random()[0] for _ in range(n_envs)]
+        self.simulations = Simulations(self._physics(), n_envs, threads)
+        self.simulations.generators = [seeding.np_random()[0] for _ in range(n_envs)]
+        self._controls = np.zeros((1, n_envs, self.reference.model.nu))
+        self._recording = Recording(1, n_envs, self.simulations.observations.shape[1])
         self._made_at = time.time()
-        self._infos = Infos(self.reference, self.batch) if infos else None
+        self._infos = Infos(self.reference, self.simulations) if infos else None
         super().__init__(n_envs, self.wrapped.observation_space, self.wrapped.action_space)
+
+    def _physics(self) -> Physics:
+        """Return what the simulations have in common."""
+        reference, task = self.reference, self.task
+        shape = self.wrapped.observation_space.shape
+        assert shape is not None
+        return Physics(
+            model=reference.model,
+            functions={name: getattr(task, name) for name in FUNCTIONS},
+            constants=task.constants(),
+            observation_size=shape[0],
+            frame_skip=reference.frame_skip,
+            time_limit=getattr(self.wrapped.spec, "max_episode_steps", None) or NO_LIMIT,
+            init_qpos=reference.init_qpos,
+            init_qvel=reference.init_qvel,
+            contact_forces=task.contact_forces,
+            joints_only=task.joints_only,
+        )
 
     def advance(self, actions: Numbers) -> Transition:
         """Step every environment; those whose episode ends begin another at once."""
-        self._controls[:] = actions
-        try:
-            self.batch.step(nstep=self.reference.frame_skip)
-        except SimulationError as error:
-            raise RuntimeError(f"environment {error.ids[0]} failed while stepping: {error}") from error
-        if self.task.contact_forces:
-            self._measure_contacts()
+        self._controls[0] = actions
         infos = self._infos.of_step(actions) if self._infos is not None else ()
-        rewards, terminated = self.task.outcome(self._progress, self._fields, actions)
-        observations = self.task.observe(self._fields)
-        self._progress = self.task.progress(self._fields)
-        truncated = self._episodes.add_step(rewards)
-        dones = terminated | truncated
-        ended, finals = dones.nonzero()[0], NO_EPISODE_ENDED
-        if len(ended):
-            finals = observations[ended], self._episodes.returns[ended], self._episodes.lengths[ended]
-            observations[ended] = self._start_episodes(ended)
-        elif self._infos is not None:
-            self._infos.remember()
-        return Transition(observations, rewards, terminated, truncated, dones, ended, *finals, infos)
+        simulations, recording = self.simulations, self._recording
+        simulations.record(recording)
+        simulations.take(self._controls, single=actions.dtype == np.float32)
+        dones = recording.dones[0]
+        ended = dones.nonzero()[0]
+        if self._infos is not None:
+            self._note_resets(ended)
+        return Transition(
+            recording.after[0].copy(),
+            recording.rewards[0].copy(),
+            recording.terminated[0].astype(np.bool_),
+            recording.truncated[0].astype(np.bool_),
+            dones,
+            ended,
+            recording.finals[0, ended],
+            recording.final_returns[0, ended],
+            recording.final_lengths[0, ended],
+            infos,
+        )
 
-    def _measure_contacts(self) -> None:
-        """Compute contact forces, as gymnasium does after every step; the batch itself does not."""
-        model, data = self.reference.model, self.reference.data
-        for i, forces in enumerate(self._fields["cfrc_ext"]):
-            self.batch.get_data(i, data)
-            mujoco.mj_rnePostConstraint(model, data)
-            forces[:] = data.cfrc_ext.reshape(-1)
+    @property
+    def can_roll(self) -> bool:
+        """Whether `roll` may stand for steps: infos are made step by step."""
+        return self._infos is None
 
-    def _start_episodes(self, which: Indices) -> Array:
-        """Begin new episodes in some environments; return their first observations."""
-        self.batch.state[which] = self._physics_after_reset
-        for i in which:
-            self._fields["qpos"][i], self._fields["qvel"][i] = self.task.first_state(self._generators[i])
-        if self.task.contact_forces:
-            self._fields["cfrc_ext"][which] = 0  # computed after a step only
-        fields = self._refresh(which)
-        self._episodes.restart(which)
+    def roll(
+        self,
+        layers: Sequence[Layer],
+        noise: Floats,
+        seen: Array,
+        actions: Floats,
+        scale: InputScale | None = None,
+        span: slice | None = None,
+    ) -> RolledOut:
+        """Let a Gaussian policy act through a whole rollout, in one call of compiled code.
+
+        The result is that of as many `step`s with the policy's actions, to the last bit.
+
+        layers: of the policy; see `rollouts.Layer`.
+        noise: added to the means, [steps, environments, size].
+        seen: filled in with the observations that the policy saw, [steps, environments, size].
+        actions: filled in with its actions, not yet within bounds, [steps, environments, size].
+        scale: what observations are normalised by before the policy sees them.
+        span: the steps to take now, if not all.
+        """
+        space, size = self.action_space, seen.shape[-1]
+        assert isinstance(space, gymnasium.spaces.Box)
+        mean, deviation, clip = scale or InputScale(np.zeros(size), np.ones(size), math.inf)
+        acting = Acting(*packed(layers), space.low.astype(np.float32), space.high.astype(np.float32), mean, deviation, clip)
+        steps = span or slice(0, len(noise))
+        noise, seen, actions = noise[steps], seen[steps], actions[steps]
+        recording = Recording(len(noise), self.num_envs, size)
+        self.simulations.record(recording)
+        self.simulations.act(acting, noise, seen, actions)
+        return rolled_out(recording)
+
+    def policy_mean(self, layers: Sequence[Layer]) -> Callable[[Numbers], Floats]:
+        """Return the function by which `roll` computes means of actions, for batches of observations."""
+        return policy_mean(layers)
+
+    def _note_resets(self, which: Indices) -> None:
+        """Keep gymnasium's infos of episodes that have just begun, where they were asked for."""
         if self._infos is not None:
             for i, info in self._infos.of_reset(which).items():
                 self.reset_infos[i] = info
-        return self.task.observe(fields)
-
-    def _refresh(self, which: Indices) -> Fields:
-        """Bring everything up to date in some environments whose state was set; return their fields."""
-        if not self.task.joints_only:
-            self.batch.forward(which)
-        fields = {name: field[which] for name, field in self._fields.items()}
-        self._progress[which] = self.task.progress(fields)
-        if self._infos is not None:
-            self._infos.remember()
-        return fields
 
     def step_async(self, actions: Numbers) -> None:
         """Take the actions of the next step; refuse those of another shape, and NaN and infinity."""
         actions = np.asarray(actions)
-        if actions.shape != self._controls.shape:
-            raise Refused(f"actions must have shape {self._controls.shape}, not {actions.shape}")
+        if actions.shape != self._controls.shape[1:]:
+            raise Refused(f"actions must have shape {self._controls.shape[1:]}, not {actions.shape}")
         # the cheap test first; it also fails for numbers whose square overflows
         if not math.isfinite(np.vdot(actions, actions)) and not np.isfinite(actions).all():
             i = int(np.argmin(np.isfinite(actions).all(1)))
@@ -192,27 +215,33 @@ class MujocoVecEnv(VecEnv):
 
     def reset_some(self, which: Indices) -> Array:
         """Begin new episodes in some environments; return the observations of all."""
+        generators = list(self.simulations.generators)
         for i in which:
             if self._seeds[i] is not None:
-                self._generators[i] = seeding.np_random(self._seeds[i])[0]
+                generators[i] = seeding.np_random(self._seeds[i])[0]
+        self.simulations.generators = generators
         self._reset_seeds()
         self._reset_options()
         self.reset_infos = [{} for _ in range(self.num_envs)]
-        self._start_episodes(which)
-        return self.task.observe(self._fields)
+        self.simulations.reset(which)
+        self._note_resets(which)
+        return self.simulations.observations.copy()
 
     def close(self) -> None:
-        """Close what gymnasium's environment has opened to render."""
+        """End the threads, and close what gymnasium's environment has opened to render."""
+        self.simulations.close()
         self.wrapped.close()
 
     def get_state(self) -> MujocoState:
         """Return everything that decides how the environments continue."""
+        simulations = self.simulations
         state: MujocoState = {
-            "physics": self.batch.state.copy(),
-            "mark": self._progress.copy(),
-            "returns": self._episodes.returns.copy(),
-            "lengths": self._episodes.lengths,
-            "generators": [generator.bit_generator.state for generator in self._generators],
+            "physics": simulations.physics.copy(),
+            "observations": simulations.observations.copy(),
+            "mark": simulations.before.copy(),
+            "returns": simulations.returns.copy(),
+            "lengths": simulations.lengths.copy(),
+            "generators": [generator.bit_generator.state for generator in simulations.generators],
         }
         if self._infos is not None:
             state["infos"] = self._infos.before
@@ -220,13 +249,15 @@ class MujocoVecEnv(VecEnv):
 
     def set_state(self, state: MujocoState) -> None:
         """Continue from `get_state()`, bit for bit."""
-        shape, expected = np.shape(state["physics"]), self.batch.state.shape
+        simulations = self.simulations
+        shape, expected = np.shape(state["physics"]), simulations.physics.shape
         if shape != expected:
             raise Refused(f"this state has shape {shape}, these environments need {expected}")
-        self.batch.state[:] = state["physics"]
-        self._progress = np.array(state["mark"], dtype=np.float64)
-        self._episodes.restore(state["returns"], state["lengths"])
-        for generator, saved in zip(self._generators, state["generators"], strict=True):
+        simulations.physics[:] = state["physics"]
+        simulations.observations[:] = state["observations"]
+        simulations.before[:] = state["mark"]
+        simulations.returns[:], simulations.lengths[:] = state["returns"], state["lengths"]
+        for generator, saved in zip(simulations.generators, state["generators"], strict=True):
             generator.bit_generator.state = saved
         if self._infos is not None:
             self._infos.restore(state.get("infos"))
@@ -234,17 +265,17 @@ class MujocoVecEnv(VecEnv):
     @contextmanager
     def _reference_at(self, index: int, sets_state: bool = False) -> Iterator[Env]:
         """Put gymnasium's environment in the state of one of ours, and take over what is changed of it."""
-        model, data, row = self.reference.model, self.reference.data, self.batch.state[index]
+        model, data, row = self.reference.model, self.reference.data, self.simulations.physics[index]
         mujoco.mj_setState(model, data, row, PHYSICS)
         mujoco.mj_forward(model, data)
         before, after = np.empty_like(row), np.empty_like(row)
         mujoco.mj_getState(model, data, before, PHYSICS)
-        self.reference._np_random = self._generators[index]
+        self.reference._np_random = self.simulations.generators[index]
         yield self.wrapped
         mujoco.mj_getState(model, data, after, PHYSICS)
         if sets_state or not np.array_equal(before, after):  # to set the same state is a mj_forward too
             row[:] = after
-            self._refresh(np.array([index]))
+            self.simulations.refresh([index])
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """Return an attribute of gymnasium's environment in the state of each of ours."""
@@ -259,7 +290,7 @@ class MujocoVecEnv(VecEnv):
         if len(list(self._get_indices(indices))) != self.num_envs:
             raise Refused(f"{attr_name!r} is shared by all environments: it cannot be set for some of them")
         setattr(self.reference, attr_name, value)
-        self.task = type(self.task)(self.reference)  # a task keeps some constants in a form of its own
+        self.simulations.set_constants(self.task.constants())
 
     def env_method(self, method_name: str, *args: object, indices: VecEnvIndices = None, **kwargs: object) -> list[Any]:
         """Call a method of gymnasium's environment in the state of each of ours, and take over what it changes."""

@@ -1,6 +1,8 @@
 """Running normalisation of observations and scaling of rewards, batched, exact, and part of a run's state."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import overload
 from zipfile import BadZipFile
@@ -17,6 +19,9 @@ from geonpg.finite import check_finals, check_finite
 
 from .arrays import Array, Flags, Numbers, State
 from .moments import Moments
+from .mujoco import MujocoVecEnv
+from .physics import Floats
+from .rollouts import InputScale, Layer, RolledOut, joined, policy_mean
 from .wrappers import restore, state_of
 
 Gather = Callable[[Array], Sequence[Array]]
@@ -62,6 +67,10 @@ class Normalize(VecEnvWrapper):
         self.gather: Gather | None = None
         self.observation_moments, self.return_moments = Moments(size), Moments(1)
         self._discounted = np.zeros(venv.num_envs)  # sum of rewards, of each episode in progress
+        self._last: VecEnvObs | None = None  # raw observations
+        self._rolling = False
+        self._pending: list[tuple[Numbers, Array]] = []  # of each step that is not merged yet: rows, discounted sums
+        self._processes = 1  # that share the statistics
 
     def input_scale(self) -> tuple[Array, Array] | None:
         """Return the mean and deviation that observations are normalised with, [size] each; None for dictionaries."""
@@ -102,16 +111,88 @@ class Normalize(VecEnvWrapper):
             return np.concatenate([observations[key] for key in self._columns], axis=1, dtype=np.float64)
         return np.asarray(observations) if self.scales_observations else np.empty((self.num_envs, 0))
 
-    def _update_statistics(self, observations: Numbers, rewards: Numbers, dones: Flags) -> None:
+    def _note(self, observations: Numbers, rewards: Numbers, dones: Flags) -> None:
+        """Take in what a step returned: at once, or during a rollout in the end."""
         self._discounted = self._discounted * self.gamma + rewards
+        self._pending.append((observations, self._discounted.copy()))
+        self._discounted[dones] = 0
+        if not self._rolling or self._steps_to_merge() <= 0:
+            self._merge()
+
+    def _steps_to_merge(self) -> int:
+        """Steps until those not merged yet are as many as all before: statistics that have only begun do not wait."""
+        return self.observation_moments.count // (self.num_envs * self._processes) - len(self._pending)
+
+    def _merge(self) -> None:
+        """Merge the rows of all steps since the last time into the statistics."""
+        if not self._pending:
+            return
+        observations, discounted = (np.concatenate(part) for part in zip(*self._pending, strict=True))
+        self._pending.clear()
         if self.gather is None:
             self.observation_moments.update(observations)
-            self.return_moments.update(self._discounted[:, None])
+            self.return_moments.update(discounted[:, None])
         else:
-            for seen in self._gathered(np.column_stack([observations, self._discounted])):
+            for seen in self._gathered(np.column_stack([observations, discounted])):
                 self.observation_moments.merge(seen.columns(slice(-1)))
                 self.return_moments.merge(seen.columns(slice(-1, None)))
-        self._discounted[dones] = 0
+
+    @contextmanager
+    def rollout(self) -> Iterator[None]:
+        """Let the statistics stand still inside, and merge what was seen at the end.
+
+        Only statistics that have just begun are merged inside too, whenever they would double.
+        """
+        self._rolling = True
+        try:
+            yield
+            self._merge()
+        finally:
+            self._rolling = False
+            self._pending.clear()
+
+    def now(self) -> VecEnvObs:
+        """Return the last observations as the statistics show them now."""
+        assert self._last is not None
+        return self.normalize_observations(self._last)
+
+    @property
+    def can_roll(self) -> bool:
+        """Whether `roll` may stand for steps: over native environments, and inside of `rollout`."""
+        return isinstance(self.venv, MujocoVecEnv) and self.venv.can_roll
+
+    def roll(self, layers: Sequence[Layer], noise: Floats, seen: Array, actions: Floats) -> RolledOut:
+        """Let a Gaussian policy act through a whole rollout, as `MujocoVecEnv.roll` does, on normalised observations."""
+        assert isinstance(self.venv, MujocoVecEnv)
+        parts, start = list[RolledOut](), 0
+        while start < len(noise):
+            stop = min(len(noise), start + max(self._steps_to_merge(), 1)) if self.training else len(noise)
+            part = self.venv.roll(layers, noise, seen, actions, self._input_scale(), slice(start, stop))
+            parts.append(self._scaled_part(part, start))
+            start = stop
+        return joined(parts)
+
+    def _scaled_part(self, part: RolledOut, start: int) -> RolledOut:
+        """Scale a part of a rollout, which began at step `start`, and take it into the statistics."""
+        scaled = replace(
+            part,
+            rewards=self.scale_rewards(part.rewards),
+            finals=self.normalize_observations(part.finals),
+            steps=part.steps + start,
+        )
+        if self.training:
+            for after, rewards, dones in zip(part.after, part.rewards, part.dones, strict=True):
+                self._note(after if self.scales_observations else after[:, :0], rewards, dones)
+        self._last = part.after[-1]
+        return replace(scaled, after=self.normalize_observations(part.after[-1:]))
+
+    def _input_scale(self) -> InputScale | None:
+        scale = self.input_scale()
+        return None if scale is None else InputScale(*scale, self.clip)
+
+    def policy_mean(self, layers: Sequence[Layer]) -> Callable[[Numbers], Floats]:
+        """Return the function by which `roll` computes means of actions, for batches of observations."""
+        return policy_mean(layers)
 
     def _gathered(self, rows: Numbers) -> Iterator[Moments]:
         """Yield the moments of the rows of every process that shares these statistics; all have equally many."""
@@ -127,13 +208,15 @@ class Normalize(VecEnvWrapper):
         """Begin new episodes; raise BrokenEnvironment if an observation is not finite."""
         observations = self.venv.reset()
         check_finite(observations)
-        self._discounted[:] = 0
+        self._discounted[:], self._last = 0, observations
         if self.training:
             rows = self._rows(observations)
             if self.gather is None:
                 self.observation_moments.update(rows)
             else:
-                for seen in self._gathered(rows):
+                everyone = list(self._gathered(rows))
+                self._processes = len(everyone)
+                for seen in everyone:
                     self.observation_moments.merge(seen)
         return self.normalize_observations(observations)
 
@@ -142,11 +225,15 @@ class Normalize(VecEnvWrapper):
         observations, rewards, dones, infos = self.venv.step_wait()
         check_finite(observations, rewards)
         check_finals(dones, infos)
-        if self.training:
-            self._update_statistics(self._rows(observations), rewards, dones)
+        self._last = observations
+        if self.training and not self._rolling:
+            self._note(self._rows(observations), rewards, dones)
         for i in dones.nonzero()[0]:
             infos[i]["terminal_observation"] = self.normalize_observations(infos[i]["terminal_observation"])
-        return self.normalize_observations(observations), self.scale_rewards(rewards), dones, infos
+        scaled = self.scale_rewards(rewards)
+        if self.training and self._rolling:
+            self._note(self._rows(observations), rewards, dones)
+        return self.normalize_observations(observations), scaled, dones, infos
 
     def get_state(self) -> State:
         """Return the statistics, and the environments' own state if they have one."""

@@ -9,14 +9,11 @@ from typing import Protocol
 import mujoco
 import numpy as np
 from gymnasium.envs.registration import EnvSpec, load_env_creator
-from mujoco.batch import Batch
 
 from geonpg.errors import Refused
 
 from .arrays import Array, Info, Numbers
-
-# Everything that the next mj_step depends on, the solver's warm start included.
-PHYSICS = mujoco.mjtState.mjSTATE_INTEGRATION
+from .physics import PHYSICS, Simulations
 
 
 class Reference(Protocol):
@@ -103,54 +100,55 @@ def check_keywords(spec: EnvSpec, keywords: Iterable[str]) -> None:
 
 
 class Infos:
-    """gymnasium's `info` of every step and reset, made by gymnasium's own code.
+    """gymnasium's `info` of every step and reset, made by gymnasium's own environment, which takes the step as well.
 
-    Its `step` looks at the simulation, has it simulated, and looks again: the simulation in between is the batch's,
-    which must be persistent. This costs one Python call per environment and step.
+    It is put into the state of one of ours before the step; this costs its physics and its Python once more.
     """
 
-    def __init__(self, reference: Reference, batch: Batch) -> None:
-        self.reference, self.batch = reference, batch
+    def __init__(self, reference: Reference, simulations: Simulations) -> None:
+        self.reference, self.simulations = reference, simulations
         # besides the state, what gymnasium looks at before a step
-        self.fields: dict[str, Array] = {name: batch.bind(name) for name in ("xpos", "xipos")}
-        self.remember()
-
-    def remember(self) -> None:
-        """Keep a copy of the present, which the next step's infos compare with."""
-        self.before: dict[str, Array] = {"physics": self.batch.state.copy()}
-        self.before |= {name: field.copy() for name, field in self.fields.items()}
+        model = reference.model
+        self.before: dict[str, Array] = {
+            "xpos": np.zeros((simulations.n, model.nbody, 3)),
+            "xipos": np.zeros((simulations.n, model.nbody, 3)),
+        }
 
     def restore(self, before: Mapping[str, Array] | None) -> None:
         """Continue from an earlier `before`; None if it was saved by environments without infos."""
-        if before is None:
-            self.batch.forward()
-            self.remember()
-        else:
-            self.before = {name: np.array(before[name]) for name in ("physics", *self.fields)}
+        if before is not None:
+            self.before = {name: np.array(before[name]) for name in self.before}
+            return
+        for i in range(self.simulations.n):
+            self._load(i)
+            mujoco.mj_forward(self.reference.model, self.reference.data)
+            self._keep(i)
 
     def of_step(self, actions: Numbers) -> list[Info]:
-        """Return the infos of the step that the batch has just made."""
-        reference, data, infos = self.reference, self.reference.data, []
+        """Return the infos of the step that is about to be taken."""
+        infos = []
         for i, action in enumerate(actions):
-            mujoco.mj_setState(reference.model, data, self.before["physics"][i], PHYSICS)
-            for name in self.fields:
-                getattr(data, name)[:] = self.before[name][i]
-            reference.do_simulation = lambda *_, i=i: self._load(i)
-            try:
-                infos.append(dict(reference.step(action)[4]))
-            finally:
-                del reference.do_simulation
+            self._load(i)
+            for name, kept in self.before.items():
+                getattr(self.reference.data, name)[:] = kept[i]
+            infos.append(dict(self.reference.step(action)[4]))
+            self._keep(i)
         return infos
-
-    def _load(self, index: int) -> None:
-        model, data = self.reference.model, self.reference.data
-        self.batch.get_data(index, data)
-        mujoco.mj_rnePostConstraint(model, data)
 
     def of_reset(self, which: Iterable[int]) -> dict[int, Info]:
         """Return the infos of episodes that have just begun, by environment."""
         infos = {}
         for i in which:
-            self.batch.get_data(i, self.reference.data)
+            mujoco.mj_resetData(self.reference.model, self.reference.data)
+            self._load(int(i))
+            mujoco.mj_forward(self.reference.model, self.reference.data)
             infos[int(i)] = dict(self.reference._get_reset_info())
+            self._keep(int(i))
         return infos
+
+    def _load(self, index: int) -> None:
+        mujoco.mj_setState(self.reference.model, self.reference.data, self.simulations.physics[index], PHYSICS)
+
+    def _keep(self, index: int) -> None:
+        for name, kept in self.before.items():
+            kept[index] = getattr(self.reference.data, name)

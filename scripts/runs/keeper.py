@@ -24,6 +24,8 @@ class Keeper(BaseCallback):
     stop: asked after every update; if true the run saves its state and raises Stopped.
     """
 
+    sees_steps = False  # so that rollouts may be one call
+
     def __init__(self, run: "Run[Any]", watch: Callable[["Run[Any]"], None], stop: Callable[[], bool]) -> None:
         super().__init__()
         self.run, self.watch, self.stop = run, watch, stop

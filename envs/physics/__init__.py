@@ -1,0 +1,62 @@
+"""Simulations in compiled code: rollouts, steps and resets without the interpreter.
+
+`functions.py` says how the functions of a task are written, `kernel.py` is what threads run, `simulations.py` what
+Python sees of it.
+"""
+
+from .arithmetic import all_finite, clipped, control_cost, length, squared, sum_of_squares, summed
+from .functions import (
+    Array,
+    Constants,
+    Floats,
+    Function,
+    Generator,
+    Integers,
+    Simulation,
+    ending,
+    first_state,
+    helper,
+    normal,
+    observation,
+    progress,
+    reward,
+    uniform,
+)
+from .kernel import FUNCTIONS
+from .policy import LINEAR, RELU, TANH, means
+from .simulations import PHYSICS, Acting, Physics, Recording, Simulations
+
+__all__ = [
+    "FUNCTIONS",
+    "LINEAR",
+    "PHYSICS",
+    "RELU",
+    "TANH",
+    "Acting",
+    "Array",
+    "Constants",
+    "Floats",
+    "Function",
+    "Generator",
+    "Integers",
+    "Physics",
+    "Recording",
+    "Simulation",
+    "Simulations",
+    "all_finite",
+    "clipped",
+    "control_cost",
+    "ending",
+    "first_state",
+    "helper",
+    "length",
+    "means",
+    "normal",
+    "observation",
+    "progress",
+    "reward",
+    "squared",
+    "sum_of_squares",
+    "summed",
+    "uniform",
+]

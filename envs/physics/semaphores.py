@@ -1,0 +1,53 @@
+"""Semaphores of the system, on which compiled code waits without the interpreter."""
+
+import ctypes
+import sys
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .library import address_of
+
+SIZE = 8  # words, more than sem_t has on any system
+FOREVER, NOW = -1, 0  # for macOS, whose functions take how long to wait
+
+
+@cache
+def system() -> ctypes.CDLL:
+    """Return the C library."""
+    return ctypes.CDLL(None)
+
+
+def post_function() -> int:
+    """Return the address of the function that lets one waiter pass."""
+    return address_of(system().dispatch_semaphore_signal if sys.platform == "darwin" else system().sem_post)
+
+
+def wait_function() -> int:
+    """Return the address of the function that waits, `int (semaphore, FOREVER)`."""
+    return address_of(system().dispatch_semaphore_wait if sys.platform == "darwin" else system().sem_wait)
+
+
+def look_function() -> int:
+    """Return the address of the function that passes or says that it cannot, `int (semaphore, NOW)`."""
+    return address_of(system().dispatch_semaphore_wait if sys.platform == "darwin" else system().sem_trywait)
+
+
+class Semaphore:
+    """A semaphore that nobody may pass yet."""
+
+    def __init__(self) -> None:
+        self._room: NDArray[np.int64] = np.zeros(SIZE, dtype=np.int64)
+        if sys.platform == "darwin":
+            create = system().dispatch_semaphore_create
+            create.restype = ctypes.c_void_p
+            self.address = int(create(ctypes.c_long(0)))
+        else:
+            self.address = int(self._room.ctypes.data)
+            system().sem_init(ctypes.c_void_p(self.address), 0, 0)
+
+    def post(self) -> None:
+        """Let one waiter pass."""
+        post = system().dispatch_semaphore_signal if sys.platform == "darwin" else system().sem_post
+        post(ctypes.c_void_p(self.address))
