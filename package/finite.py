@@ -11,6 +11,7 @@ Observations = Array | dict[str, Array] | tuple[Array, ...]
 
 LARGEST = float(np.finfo(np.float32).max)  # what networks and buffers hold
 LARGEST_SQUARE = LARGEST**2
+FEW = 8192  # of more numbers BLAS makes a product in threads, which stay awake for milliseconds afterwards
 
 
 class BrokenEnvironment(RuntimeError):
@@ -60,9 +61,9 @@ def fits(numbers: Array) -> bool:
     if numbers.dtype.kind != "f":
         return True
     # the cheap test first; it also fails for numbers whose square overflows
-    if float(np.vdot(numbers, numbers)) <= LARGEST_SQUARE:  # in float64: float32 would compare with infinity
+    if numbers.size <= FEW and float(np.vdot(numbers, numbers)) <= LARGEST_SQUARE:  # in float64, where it is finite
         return True
-    return bool((np.abs(numbers.astype(np.float64)) <= LARGEST).all())
+    return numbers.size == 0 or bool(numbers.max() <= LARGEST and numbers.min() >= -LARGEST)
 
 
 def first_broken(rows: Array) -> tuple[int, float]:
