@@ -3,10 +3,13 @@
 The main path: SB3's `learn` calls `collect_rollouts` (collector.py) and `train` (updates.py) in turn.
 """
 
+import math
+import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self, cast
 from warnings import warn
 
@@ -25,8 +28,10 @@ from torch.optim import Optimizer
 from geonpg.errors import Refused, require
 from geonpg.kfac import ALONE, NaturalGradient, Ranks, TrustRegion
 
-from .collector import collect, whole_batch
-from .inputs import InputFollower
+from .batches import Assessed, UpdateBatch, whole_batch
+from .beside import Beside
+from .collector import collect
+from .inputs import Change, InputFollower, follow
 from .optimizers import critic_optimizer, first_order_optimizer, policy_optimizer
 from .outputs import Networks
 from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
@@ -35,6 +40,7 @@ from .threads import threads_for, using_threads
 from .update_stats import UpdateStats
 from .updates import fit_critic, improve_policy, standardised
 
+CORES = os.cpu_count() or 1
 SHORTEST = 0.01  # of annealed steps, as a share of the first
 ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
@@ -79,6 +85,7 @@ class ACKTR(OnPolicyAlgorithm):
     damping: added to the diagonal of the policy's Fisher matrix, 0.001 to 0.1.
     gradient_averaging: decay of the average of gradients over updates, 0 to 0.95.
     cautious: hold steps to what fresh batches confirm of the last one, and to what earlier batches would see of them.
+    curvature_every: measure the policy's curvature on every such step of large batches, 1 to 4; gradients take all.
     cg_iterations: iterations of pcg and cg, 5 to 20.
     factor_averaging: decay of the average of Kronecker factors over updates, the critic's too, 0.9 to 0.99.
     factors_every: updates between two looks at the policy's Kronecker factors, 1 to 10.
@@ -116,9 +123,9 @@ class ACKTR(OnPolicyAlgorithm):
         device: torch.device | str = "auto", _init_setup_model: bool = True, *,
         method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
         target_kl: float = 0.003, anneal: bool = True, damping: float = 0.01, gradient_averaging: float = 0.9,
-        cautious: bool = True, cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1,
-        advantage_floor: float = 0.1, critic_updates: int = 2, critic_learning_rate: float | None = None,
-        critic_solver: str = "pcg", critic_cg_iterations: int = 3, critic_damping: float = 0.03,
+        cautious: bool = True, curvature_every: int = 4, cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1,
+        advantage_floor: float = 0.1, critic_updates: int = 1, critic_learning_rate: float | None = None,
+        critic_solver: str = "pcg", critic_cg_iterations: int = 6, critic_damping: float = 0.03,
         critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
         torch_threads: int | None = None, ranks: Ranks = ALONE,
     ) -> None:
@@ -133,7 +140,8 @@ class ACKTR(OnPolicyAlgorithm):
             )
         self.normalize_advantage, self.advantage_floor, self.anneal = normalize_advantage, advantage_floor, anneal
         self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
-        self.target_kl, self.damping, self.cautious = target_kl, damping, cautious
+        self.target_kl, self.damping = target_kl, damping
+        self.cautious, self.curvature_every = cautious, curvature_every
         self.gradient_averaging, self.cg_iterations = gradient_averaging, cg_iterations
         self.factor_averaging, self.factors_every = factor_averaging, factors_every
         self.critic_updates, self.critic_learning_rate = critic_updates, critic_learning_rate
@@ -142,7 +150,10 @@ class ACKTR(OnPolicyAlgorithm):
         self.critic_gradient_averaging, self.critic_lambda = critic_gradient_averaging, critic_lambda
         self.torch_threads, self.ranks = torch_threads, ranks
         self.input_follower, self.seconds = InputFollower(), dict[str, float]()
-        self.last_update: UpdateStats | None = None  # None before the first one in this process
+        self._last_update: UpdateStats | None = None
+        self.assessed: Assessed | None = None  # the last rollout, if both networks were run on it at once
+        self.rolled = False  # was that one call?
+        self.beside = Beside[UpdateStats]()  # what is left of the last update
         if _init_setup_model:
             self._setup_model()
     # fmt: on
@@ -178,14 +189,16 @@ class ACKTR(OnPolicyAlgorithm):
         return vars(self.policy)["critic_optimizer"]
 
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "networks", "ranks", "last_update", "input_follower"]
+        own = ["networks", "ranks", "_last_update", "input_follower", "assessed", "rolled", "beside"]
+        return [*super()._excluded_save_params(), *own]
 
     def _get_torch_save_params(self) -> tuple[list[str], list[str]]:
         return ["policy", "policy.optimizer", "policy.critic_optimizer"], []
 
     def forget_rollouts(self) -> None:
         """Forget what belongs to earlier rollouts and updates, after another state was restored."""
-        self.input_follower, self.last_update = InputFollower(), None
+        self.beside.finish()
+        self.input_follower, self._last_update, self.assessed = InputFollower(), None, None
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -202,25 +215,53 @@ class ACKTR(OnPolicyAlgorithm):
             return collect(self, env, callback, rollout_buffer, n_rollout_steps)
 
     def train(self) -> None:
-        """Make one step of the policy and several of the critic, on the whole rollout."""
+        """Make one step of the policy and several of the critic, on the whole rollout.
+
+        After a rollout of one call the critic is fitted beside the next one: `finish_update` waits for it.
+        """
+        self.finish_update()
         self.policy.set_training_mode(True)
         self._set_step_length()
-        networks, ranks, batch = self.networks, self.ranks, whole_batch(self.rollout_buffer)
-        inputs, advantages = networks.inputs(batch.observations), self.scaled(batch.advantages)
+        batch = self._batch()
         with self.timed("policy"):
+            advantages = self.scaled(batch.advantages)
             policy_loss, entropy = improve_policy(
-                networks, self.optimizer, inputs, batch, advantages, self.ent_coef, ranks
+                self.networks, self.optimizer, batch, advantages, self.ent_coef, self.ranks
             )
-        with self.timed("critic"):
-            first_order = self.vf_coef, self.max_grad_norm
-            value_loss = fit_critic(
-                networks, self.critic_optimizer, inputs, batch.returns, self.critic_updates, *first_order, ranks
-            )
-        self.input_follower.catch_up(networks.first_layers)
-        ranks.agree(list(self.policy.parameters()))  # other machines may round differently
+        change = self.input_follower.due()
+        follow(self.networks.first_of(self.networks.actor), change)
         self._n_updates += 1
-        self.last_update = self._stats(policy_loss, value_loss, entropy)
-        self.last_update.record(self.logger)
+        stats = self._stats(policy_loss, entropy)
+        self.beside.leave(partial(self._fit_critic, batch, change, stats))
+        if not (self.rolled and batch.critic is not None and self.ranks.size == 1 and CORES > 1):
+            self.finish_update()
+
+    def _batch(self) -> UpdateBatch:
+        """The rollout as one batch."""
+        found, self.assessed = self.assessed, None
+        return whole_batch(self.networks, self.rollout_buffer) if found is None else found.batch(self.rollout_buffer)
+
+    def _fit_critic(self, batch: UpdateBatch, change: Change | None, stats: UpdateStats) -> UpdateStats:
+        """Make the steps of the critic; return the numbers of the update, the critic's included."""
+        how = self.critic_updates, self.vf_coef, self.max_grad_norm
+        with self.timed("critic"):
+            value_loss = fit_critic(self.networks, self.critic_optimizer, batch, *how, self.ranks)
+        follow(self.networks.first_of(self.networks.critic), change)
+        self.ranks.agree(list(self.policy.parameters()))  # other machines may round differently
+        return replace(stats, value_loss=value_loss)
+
+    def finish_update(self) -> None:
+        """Wait until the last update is complete, and log its numbers; whatever looks at the critic asks for this."""
+        stats = self.beside.finish()
+        if stats is not None:
+            self._last_update = stats
+            stats.record(self.logger)
+
+    @property
+    def last_update(self) -> UpdateStats | None:
+        """The numbers of the last update; None before the first one in this process."""
+        self.finish_update()
+        return self._last_update
 
     def _set_step_length(self) -> None:
         # the last rollout may end beyond the last step, and a schedule below zero
@@ -237,12 +278,12 @@ class ACKTR(OnPolicyAlgorithm):
             return advantages
         return standardised(advantages, self.advantage_floor, self.ranks)
 
-    def _stats(self, policy_loss: float, value_loss: float, entropy: float) -> UpdateStats:
+    def _stats(self, policy_loss: float, entropy: float) -> UpdateStats:
         buffer, std = self.rollout_buffer, getattr(self.policy, "log_std", None)
         return UpdateStats(
             n_updates=self._n_updates,
             policy_loss=policy_loss,
-            value_loss=value_loss,
+            value_loss=math.nan,  # not known yet
             entropy=entropy,
             explained_variance=float(explained_variance(buffer.values.ravel(), buffer.returns.ravel())),
             report=self.optimizer.report,
@@ -252,6 +293,7 @@ class ACKTR(OnPolicyAlgorithm):
 
     def dump_logs(self, iteration: int = 0) -> None:
         """Write the logs, with condition numbers of the factors and seconds by phase."""
+        self.finish_update()
         for layer, number in self.optimizer.condition_numbers().items():
             self.logger.record(f"geometry/condition_{layer}", number)
         for phase, seconds in self.seconds.items():
@@ -275,7 +317,19 @@ class ACKTR(OnPolicyAlgorithm):
         """Train for so many steps of all environments together; the arguments are SB3's."""
         how = log_interval, tb_log_name, reset_num_timesteps, progress_bar
         with self.using_threads():
-            return super().learn(total_timesteps, callback, *how)
+            super().learn(total_timesteps, callback, *how)
+            self.finish_update()
+        return self
+
+    def get_parameters(self) -> dict[str, dict[str, Any]]:
+        """Return the parameters of policy and optimisers, as SB3 saves them."""
+        self.finish_update()
+        return super().get_parameters()
+
+    def set_parameters(self, *args: Any, **kwargs: Any) -> None:
+        """Set the parameters of policy and optimisers, as SB3 loads them."""
+        self.finish_update()
+        super().set_parameters(*args, **kwargs)
 
 
 @contextmanager

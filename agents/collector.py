@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.buffers import DictRolloutBuffer, RolloutBuffer
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import RolloutBufferSamples
 from stable_baselines3.common.vec_env import VecEnv
 
 from geonpg.finite import check_finals, check_finite
 
 from .acting import sampler
+from .batches import assessed
 from .observations import Array, Observations, flattened, stacked
-from .outputs import Networks
+from .outputs import draws_of
 from .rolling import can_roll, roll, shown_now, standing_still
 
 if TYPE_CHECKING:
@@ -40,9 +40,11 @@ def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Rollout
     buffer.reset()
     callback.on_rollout_start()
     with agent.timed("rollout"), standing_still(env):
-        if can_roll(agent, env, callback, buffer):
+        agent.rolled = can_roll(agent, env, callback, buffer)
+        if agent.rolled:
             rollout = roll_through(agent, env, callback, buffer)
         else:
+            agent.finish_update()
             rollout = step_through(agent, env, callback, buffer, n_steps)
     if rollout is None:
         return False
@@ -53,7 +55,7 @@ def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Rollout
         everyone = torch.cat(agent.ranks.rows(own)).tolist()
         agent._update_info_buffer([{"episode": {"r": r, "l": int(length)}} for r, length in everyone])
     with agent.timed("values"), torch.no_grad():
-        evaluate(agent.networks, buffer, rollout, last_obs, agent.critic_lambda)
+        evaluate(agent, buffer, rollout, last_obs)
     callback.update_locals(locals())
     callback.on_rollout_end()
     return True
@@ -131,18 +133,13 @@ def within_bounds(policy: BasePolicy, actions: Array) -> Array:
     return policy.unscale_action(actions) if policy.squash_output else actions.clip(space.low, space.high)
 
 
-def evaluate(
-    networks: Networks, buffer: RolloutBuffer, rollout: Rollout, last_obs: Observations, critic_lambda: float | None
-) -> None:
+def evaluate(agent: "ACKTR", buffer: RolloutBuffer, rollout: Rollout, last_obs: Observations) -> None:
     """Fill in values, log-probabilities, returns and advantages of a finished rollout.
 
-    critic_lambda: of the returns, which the critic is fitted to; the buffer's own, that of the advantages, if None.
+    The critic is fitted to returns with `critic_lambda`, or the buffer's own lambda, that of the advantages, if None.
     """
-    shape, gae_lambda = buffer.rewards.shape, buffer.gae_lambda
-    actions = buffer.actions.reshape(-1, buffer.actions.shape[-1])
-    values, log_probs = networks.assess(flattened(buffer.observations), actions)
-    buffer.values[:] = values.cpu().numpy().reshape(shape)
-    buffer.log_probs[:] = log_probs.cpu().numpy().reshape(shape)
+    networks, critic_lambda, gae_lambda = agent.networks, agent.critic_lambda, buffer.gae_lambda
+    assess(agent, buffer)
     if rollout.timeouts:
         # a time limit is not a termination: what would have followed is worth its value
         steps, envs, finals = zip(*rollout.timeouts, strict=True)
@@ -159,12 +156,16 @@ def evaluate(
     buffer.returns = returns
 
 
-def whole_batch(buffer: RolloutBuffer) -> RolloutBufferSamples:
-    """Take all of a rollout as one batch, environment by environment, so that each rank holds consecutive rows.
-
-    SB3 shuffles rows; a buffer with a `get` of its own may do what it likes.
-    """
-    if type(buffer).get not in (RolloutBuffer.get, DictRolloutBuffer.get):
-        return next(buffer.get(batch_size=None))
-    next(buffer.get(batch_size=1))  # which puts the rows in order
-    return buffer._get_samples(np.arange(buffer.buffer_size * buffer.n_envs))
+def assess(agent: "ACKTR", buffer: RolloutBuffer) -> None:
+    """Fill in values and log-probabilities; where the update can use the same passes of the networks, keep these."""
+    networks, shape = agent.networks, buffer.rewards.shape
+    found = agent.assessed = assessed(networks, agent.optimizer, agent.critic_optimizer, buffer)
+    if found is None:
+        actions = buffer.actions.reshape(-1, buffer.actions.shape[-1])
+        values, log_probs = networks.assess(flattened(buffer.observations), actions)
+        buffer.values[:] = values.cpu().numpy().reshape(shape)
+        buffer.log_probs[:] = log_probs.cpu().numpy().reshape(shape)
+        return
+    log_probs = networks.family.log_prob(found.actor.at.z, draws_of(networks.policy, found.actions))
+    buffer.values[:] = found.values(shape)
+    buffer.log_probs[:] = log_probs.cpu().numpy().reshape(shape[::-1]).T

@@ -30,6 +30,9 @@ class InputScale(NamedTuple):
     deviation: NDArray[np.float64]
 
 
+Change = tuple[InputScale, InputScale]  # before and after it
+
+
 class Scaling(Protocol):
     """A wrapper of environments, such as our `Normalize`, that scales observations and says how."""
 
@@ -58,7 +61,7 @@ def input_scale(env: VecEnv) -> InputScale | None:
     return None
 
 
-def change(
+def ratio_and_shift(
     before: InputScale, after: InputScale, like: Tensor, largest: float = LARGEST_CHANGE
 ) -> tuple[Tensor, Tensor]:
     """Compute ratio and shift by which inputs x become (x - shift) / ratio: [..., size] each, of the dtype of `like`.
@@ -76,12 +79,15 @@ def change(
 
 
 @torch.no_grad()
-def follow(layers: Iterable[nn.Linear], before: InputScale, after: InputScale) -> None:
-    """Let layers over inputs scaled as `after` compute what they computed over inputs scaled as `before`."""
+def follow(layers: Iterable[nn.Linear], change: Change | None) -> None:
+    """Let layers over inputs scaled as after a change compute what they computed over inputs scaled as before it."""
+    if change is None:
+        return
+    before, after = change
     for layer in layers:
         trained = all(parameter.requires_grad for parameter in layer.parameters())
         if trained and layer.in_features % len(before.mean) == 0:
-            ratio, shift = change(before, after, layer.weight)
+            ratio, shift = ratio_and_shift(before, after, layer.weight)
             layer.bias.add_(layer.weight @ shift)
             layer.weight.mul_(ratio)
 
@@ -100,11 +106,11 @@ class InputFollower:
         yield
         self.followed, self.latest = before, input_scale(env)
 
-    def catch_up(self, layers: Iterable[nn.Linear]) -> None:
-        """Let the layers, over inputs as the last rollout left them, compute what they computed before it."""
-        if self.followed is not None and self.latest is not None:
-            follow(layers, self.followed, self.latest)
+    def due(self) -> Change | None:
+        """Return the change that layers have not followed yet, None if there is none, and take it as followed."""
+        before, after = self.followed, self.latest
         self.skip()
+        return None if before is None or after is None else (before, after)
 
     def skip(self) -> None:
         """Leave the layers as they are, and take them as made for the latest normalisation."""

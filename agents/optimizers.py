@@ -41,6 +41,7 @@ def policy_optimizer(networks: Networks, settings: ActorSettings, lr: float, ran
         calibrate=settings.calibrate,
         gradient_averaging=settings.gradient_averaging,
         cautious=settings.cautious,
+        curvature_every=settings.curvature_every,
         factors=FactorSettings(averaging=settings.factor_averaging, update_every=settings.factors_every),
         parameters=networks.actor_parameters,
         seed=int(torch.randint(2**31, ())),

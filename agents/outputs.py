@@ -137,11 +137,17 @@ class Networks:
     @property
     def first_layers(self) -> list[nn.Linear]:
         """The linear layers that see the observations themselves; none behind features of another kind."""
-        extractors = self.policy.pi_features_extractor, self.policy.vf_features_extractor
-        chains = zip((self.actor, self.critic), extractors, strict=True)
-        seeing = [chain for chain, extractor in chains if type(extractor) is FlattenExtractor]
-        first = [chain[0] for chain in seeing if self.standard and isinstance(chain, nn.Sequential)]
-        return [x for x in first if type(x) is nn.Linear and isinstance(x.weight, nn.Parameter) and x.bias is not None]
+        return [*self.first_of(self.actor), *self.first_of(self.critic)]
+
+    def first_of(self, chain: nn.Module) -> list[nn.Linear]:
+        """The layer of the actor or of the critic that sees the observations themselves, if there is one."""
+        policy = self.policy
+        extractor = policy.pi_features_extractor if chain is self.actor else policy.vf_features_extractor
+        if type(extractor) is not FlattenExtractor or not self.standard or not isinstance(chain, nn.Sequential):
+            return []
+        first = chain[0]
+        plain = type(first) is nn.Linear and isinstance(first.weight, nn.Parameter) and first.bias is not None
+        return [first] if plain else []
 
     def values(self, observations: Observations) -> Tensor:
         """Values [n, 1] of a batch of observations."""

@@ -102,7 +102,9 @@ def roll(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: RolloutBuf
     layers = simple_layers(agent.networks)
     assert layers is not None
     noise = noise_of(agent.networks, buffer.buffer_size, env.num_envs, agent.ranks)
+    agent.beside.start()  # the critic, which nobody needs before the rollout has ended
     rolled = cast(Rolling, env).roll(layers, noise, buffer.observations, buffer.actions)
+    agent.finish_update()
     buffer.rewards[:] = rolled.rewards
     buffer.episode_starts[0], buffer.episode_starts[1:] = agent._last_episode_starts, rolled.dones[:-1]
     buffer.pos, buffer.full = buffer.buffer_size, True

@@ -20,6 +20,7 @@ class ActorSettings:
     damping: float
     gradient_averaging: float
     cautious: bool
+    curvature_every: int
     factor_averaging: float
     factors_every: int
 
@@ -29,6 +30,7 @@ class ActorSettings:
         require(-1 <= self.alpha <= 1, f"alpha must lie in [-1, 1], not {self.alpha}")
         require_count("cg_iterations", self.cg_iterations)
         require_count("factors_every", self.factors_every)
+        require_count("curvature_every", self.curvature_every)
         require_damping("damping", self.damping)
         require_decay("gradient_averaging", self.gradient_averaging)
         require_decay("factor_averaging", self.factor_averaging)

@@ -69,6 +69,8 @@ def get_state(agent: OnPolicyAlgorithm) -> State:
     Of environments in a wrapper that cannot tell its state nothing is kept; with SB3's VecNormalize its statistics are
     lost too, so save them beside this or use `envs.Normalize`.
     """
+    if isinstance(agent, ACKTR):
+        agent.finish_update()
     env = restorable(environments(agent))
     assert agent.ep_info_buffer is not None
     assert agent.ep_success_buffer is not None
@@ -85,6 +87,8 @@ def get_state(agent: OnPolicyAlgorithm) -> State:
 def set_state(agent: OnPolicyAlgorithm, state: State) -> bool:
     """Go on from `get_state()`, bit for bit; return False if the environments could not be restored and begin anew."""
     env = environments(agent)
+    if isinstance(agent, ACKTR):
+        agent.forget_rollouts()
     for name, learner in learners(agent).items():
         learner.load_state_dict(state[name])
     for name in COUNTERS:
@@ -93,8 +97,6 @@ def set_state(agent: OnPolicyAlgorithm, state: State) -> bool:
     agent.ep_success_buffer = deque(state.get("successes", []), maxlen=agent._stats_window_size)
     if state["env"] is not None:
         cast(Restorable, env).set_state(state["env"])
-    if isinstance(agent, ACKTR):
-        agent.forget_rollouts()
     exact = is_complete(state["env"])
     if not exact:
         agent._last_obs = cast(Observations, env.reset())

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import torch
-from stable_baselines3.common.type_aliases import PyTorchObs, RolloutBufferSamples
 from torch import Tensor
 from torch.optim import Optimizer
 
 from geonpg.kfac import NaturalGradient, Ranks
 
+from .batches import UpdateBatch
 from .outputs import Networks, draws_of
 from .units import fitting_units
 
@@ -22,8 +22,7 @@ def standardised(advantages: Tensor, floor: float, ranks: Ranks) -> Tensor:
 def improve_policy(
     networks: Networks,
     optimizer: NaturalGradient,
-    inputs: PyTorchObs,
-    batch: RolloutBufferSamples,
+    batch: UpdateBatch,
     advantages: Tensor,
     ent_coef: float,
     ranks: Ranks,
@@ -32,25 +31,20 @@ def improve_policy(
     draws, family = draws_of(networks.policy, batch.actions), networks.family
     start: list[float] = []
 
-    def surrogate() -> Tensor:
-        optimizer.zero_grad()
-        z = networks.actor(inputs)
+    def surrogate(z: Tensor) -> Tensor:
         ratio = torch.exp(family.log_prob(z, draws) - batch.old_log_prob)
         gain, entropy = (ratio * advantages).mean(), family.entropy(z).mean()
         start.extend([-float(gain.detach()), float(entropy.detach())])
-        loss = -gain - ent_coef * entropy
-        backward(loss)
-        return loss
+        return -gain - ent_coef * entropy
 
-    optimizer.step(surrogate)
+    optimizer.step_outputs(batch.inputs, surrogate, batch.actor)
     return ranks.number(start[0]), ranks.number(start[1])
 
 
 def fit_critic(
     networks: Networks,
     optimizer: Optimizer,
-    inputs: PyTorchObs,
-    returns: Tensor,
+    batch: UpdateBatch,
     steps: int,
     vf_coef: float,
     max_grad_norm: float,
@@ -60,23 +54,29 @@ def fit_critic(
 
     vf_coef, max_grad_norm: for an optimiser that is no natural gradient.
     """
-    natural = isinstance(optimizer, NaturalGradient)
     errors: list[float] = []
+
+    def error(z: Tensor) -> Tensor:
+        found = (z - targets).square().mean()
+        errors.append(float(found.detach()))
+        return found
 
     def regression() -> float:
         optimizer.zero_grad()
-        error = (networks.critic(inputs) - returns.unsqueeze(1) / unit).square().mean()
-        errors.append(float(error.detach()))
-        # half the squared error is a Gaussian's negative log-likelihood, whose Fisher matrix is Gauss-Newton's
-        loss = 0.5 * error if natural else vf_coef * error
+        loss = vf_coef * error(networks.critic(batch.inputs))
         backward(loss)
-        if not natural:
-            clip_shared_gradients(networks.critic_parameters, max_grad_norm, ranks)
+        clip_shared_gradients(networks.critic_parameters, max_grad_norm, ranks)
         return float(loss.detach())
 
-    with fitting_units(networks, optimizer, returns, ranks) as unit:
+    with fitting_units(networks, optimizer, batch.returns, ranks) as unit:
+        targets, known = batch.returns.unsqueeze(1) / unit, batch.critic if unit == 1 else None
         for _ in range(steps):
-            optimizer.step(regression)
+            if isinstance(optimizer, NaturalGradient):
+                # half the squared error is a Gaussian's negative log-likelihood, whose Fisher matrix is Gauss-Newton's
+                optimizer.step_outputs(batch.inputs, lambda z: 0.5 * error(z), known)
+                known = None
+            else:
+                optimizer.step(regression)
     return ranks.number(errors[0]) * unit**2
 
 

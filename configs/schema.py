@@ -142,6 +142,9 @@ class Settings:
     damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
     gradient_averaging: float = setting(0.9, "decay of the average of gradients over updates", AVERAGING)
     cautious: bool = setting(True, "hold steps to what fresh batches confirm and earlier batches would see of them")
+    curvature_every: int = setting(
+        4, "the policy's curvature is measured on every such step of a large batch, its gradient on all", at_least(1)
+    )
     cg_iterations: int = setting(10, "iterations of pcg and cg", up_to(10_000))
     factor_averaging: float = setting(
         0.95, "decay of the average of K-FAC factors over updates, the policy's and the critic's", AVERAGING
@@ -155,10 +158,10 @@ class Settings:
     log_std_init: float = setting(-0.7, "log standard deviation of actions at the start", within(-20, 20))
     ortho_init: bool = setting(True, "orthogonal weights at the start")
 
-    critic_updates: int = setting(2, "updates of the critic per batch", up_to(10_000))
+    critic_updates: int = setting(1, "updates of the critic per batch", up_to(10_000))
     critic_learning_rate: float = setting(1.0, "longest step h of the critic", POSITIVE)
     critic_solver: str = setting("pcg", "how the critic's natural gradient is solved for", SOLVERS)
-    critic_cg_iterations: int = setting(3, "iterations of the critic's pcg and cg", up_to(10_000))
+    critic_cg_iterations: int = setting(6, "iterations of the critic's pcg and cg", up_to(10_000))
     critic_damping: float = setting(0.03, "added to the diagonal of the critic's Fisher matrix", at_least(0))
     critic_target_kl: float = setting(
         0.0, "half the largest mean squared change of values in one update; 0: any", at_least(0)

@@ -9,7 +9,6 @@ from zipfile import BadZipFile
 
 import numpy as np
 from gymnasium import spaces
-from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
@@ -22,6 +21,7 @@ from .moments import Moments
 from .mujoco import MujocoVecEnv
 from .physics import Floats
 from .rollouts import InputScale, Layer, RolledOut, joined, policy_mean
+from .scaling import scaled_space
 from .wrappers import restore, state_of
 
 Gather = Callable[[Array], Sequence[Array]]
@@ -69,7 +69,8 @@ class Normalize(VecEnvWrapper):
         self._discounted = np.zeros(venv.num_envs)  # sum of rewards, of each episode in progress
         self._last: VecEnvObs | None = None  # raw observations
         self._rolling = False
-        self._pending: list[tuple[Numbers, Array]] = []  # of each step that is not merged yet: rows, discounted sums
+        self._pending: list[tuple[Numbers, Array]] = []  # of steps that are not merged yet: rows, discounted sums
+        self._pending_steps = 0
         self._processes = 1  # that share the statistics
 
     def input_scale(self) -> tuple[Array, Array] | None:
@@ -112,23 +113,26 @@ class Normalize(VecEnvWrapper):
         return np.asarray(observations) if self.scales_observations else np.empty((self.num_envs, 0))
 
     def _note(self, observations: Numbers, rewards: Numbers, dones: Flags) -> None:
-        """Take in what a step returned: at once, or during a rollout in the end."""
-        self._discounted = self._discounted * self.gamma + rewards
-        self._pending.append((observations, self._discounted.copy()))
-        self._discounted[dones] = 0
+        """Take in what some steps returned, [steps, n, ...]: at once, or during a rollout in the end."""
+        discounted = np.empty(rewards.shape)
+        for t in range(len(rewards)):
+            discounted[t] = self._discounted * self.gamma + rewards[t]
+            self._discounted = np.where(dones[t], 0.0, discounted[t])
+        self._pending.append((observations.reshape(discounted.size, observations.shape[-1]), discounted.reshape(-1)))
+        self._pending_steps += len(rewards)
         if not self._rolling or self._steps_to_merge() <= 0:
             self._merge()
 
     def _steps_to_merge(self) -> int:
         """Steps until those not merged yet are as many as all before: statistics that have only begun do not wait."""
-        return self.observation_moments.count // (self.num_envs * self._processes) - len(self._pending)
+        return self.observation_moments.count // (self.num_envs * self._processes) - self._pending_steps
 
     def _merge(self) -> None:
         """Merge the rows of all steps since the last time into the statistics."""
         if not self._pending:
             return
         observations, discounted = (np.concatenate(part) for part in zip(*self._pending, strict=True))
-        self._pending.clear()
+        self._forget_pending()
         if self.gather is None:
             self.observation_moments.update(observations)
             self.return_moments.update(discounted[:, None])
@@ -149,7 +153,11 @@ class Normalize(VecEnvWrapper):
             self._merge()
         finally:
             self._rolling = False
-            self._pending.clear()
+            self._forget_pending()
+
+    def _forget_pending(self) -> None:
+        self._pending.clear()
+        self._pending_steps = 0
 
     def now(self) -> VecEnvObs:
         """Return the last observations as the statistics show them now."""
@@ -181,8 +189,8 @@ class Normalize(VecEnvWrapper):
             steps=part.steps + start,
         )
         if self.training:
-            for after, rewards, dones in zip(part.after, part.rewards, part.dones, strict=True):
-                self._note(after if self.scales_observations else after[:, :0], rewards, dones)
+            rows = part.after if self.scales_observations else part.after[..., :0]
+            self._note(rows, part.rewards, part.dones)
         self._last = part.after[-1]
         return replace(scaled, after=self.normalize_observations(part.after[-1:]))
 
@@ -227,12 +235,12 @@ class Normalize(VecEnvWrapper):
         check_finals(dones, infos)
         self._last = observations
         if self.training and not self._rolling:
-            self._note(self._rows(observations), rewards, dones)
+            self._note(self._rows(observations)[None], rewards[None], dones[None])
         for i in dones.nonzero()[0]:
             infos[i]["terminal_observation"] = self.normalize_observations(infos[i]["terminal_observation"])
         scaled = self.scale_rewards(rewards)
         if self.training and self._rolling:
-            self._note(self._rows(observations), rewards, dones)
+            self._note(self._rows(observations)[None], rewards[None], dones[None])
         return self.normalize_observations(observations), scaled, dones, infos
 
     def get_state(self) -> State:
@@ -277,42 +285,6 @@ class Normalize(VecEnvWrapper):
                 raise Refused(f"{path} has statistics of {state['mean'].size} numbers, not of {moments.mean.size}")
             moments.set_state(state)
         return normalized
-
-
-def scaled_space(space: spaces.Space[object], clip: float) -> tuple[spaces.Space[object], dict[str, slice], int]:
-    """Return the space of scaled observations, and the layout of a row of the statistics.
-
-    The layout is the columns of each vector of a dictionary, and the number of all columns.
-    """
-    refusal = Refused(
-        f"Normalize takes observations that are vectors, a Box of one dimension, not {space}: leave them as they"
-        " are by observations=False (normalize_observations=false)"
-    )
-    if isinstance(space, spaces.Box) and len(space.shape) == 1:
-        return scaled_vector(space, clip), {}, space.shape[0]
-    if not isinstance(space, spaces.Dict) or not has_numbers(space):
-        raise refusal
-    parts, columns, size = dict(space.spaces), dict[str, slice](), 0
-    for key, part in space.spaces.items():
-        if not has_numbers(part):
-            continue
-        if not isinstance(part, spaces.Box) or len(part.shape) != 1:
-            raise refusal
-        columns[key] = slice(size, size + part.shape[0])
-        size, parts[key] = columns[key].stop, scaled_vector(part, clip)
-    return spaces.Dict(parts), columns, size
-
-
-def has_numbers(space: spaces.Space[object]) -> bool:
-    """Return whether there is something to scale: images, which SB3 divides by 255, and choices are not."""
-    if isinstance(space, spaces.Dict):
-        return any(has_numbers(part) for part in space.values())
-    return isinstance(space, spaces.Box) and not is_image_space(space)
-
-
-def scaled_vector(space: spaces.Box, clip: float) -> spaces.Box:
-    """Return the space of a scaled vector; never one of integers, whose dtype would cut fractions off in a buffer."""
-    return space if np.issubdtype(space.dtype, np.floating) else spaces.Box(-clip, clip, space.shape, np.float32)
 
 
 def frozen(venv: VecEnv, like: Normalize) -> Normalize:

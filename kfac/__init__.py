@@ -5,6 +5,7 @@ The main path: `NaturalGradient(module, family, rule=..., solver=...)` in `optim
 Other rooms import from here, never from the files.
 """
 
+from .batch import Batch, Forward
 from .composite import Generic, Product
 from .control import Constant, Controller, LineSearch, Move, TrustRegion
 from .discrete import Bernoulli, BernoulliMean, Categorical, CategoricalMean
@@ -14,7 +15,7 @@ from .flow import DenseFlow, Flow, StepFailure
 from .hessian_free import Cases, HessianFree, HessianFreeSettings, Problem, Truncation, sparse_initialisation
 from .metric import Metric
 from .network import Call, Network
-from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
+from .network_flow import FlowMemory, Geometry, NetworkFlow
 from .optimizer import NaturalGradient
 from .ranks import ALONE, ProcessGroup, Ranks
 from .report import Report
@@ -24,7 +25,7 @@ from .solvers import SOLVERS, CgSolver, Solver
 __all__ = [
     "ALONE", "RULES", "SOLVERS", "Batch", "Bernoulli", "BernoulliMean", "Call", "Cases", "Categorical",
     "CategoricalMean", "CgSolver", "Constant", "Controller", "DenseFlow", "FactorSettings", "Family", "FasterGeodesic",
-    "FixedGaussian", "Flow", "FlowMemory", "FreeLogStd", "Gaussian", "Generic", "Geometry", "HessianFree",
+    "FixedGaussian", "Flow", "FlowMemory", "Forward", "FreeLogStd", "Gaussian", "Generic", "Geometry", "HessianFree",
     "HessianFreeSettings", "KroneckerFisher", "LineSearch", "Metric", "Move", "NaturalGradient", "Network",
     "NetworkFlow", "Problem", "ProcessGroup", "Product", "Ranks", "Report", "Rule", "Solver", "StepFailure",
     "Truncation", "TrustRegion", "sparse_initialisation",

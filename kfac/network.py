@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from geonpg.errors import Refused
 
@@ -36,6 +36,22 @@ class Call:
             return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
 
         return Call(*tree_map(cast, (self.args, self.kwargs)))
+
+    @property
+    def cases(self) -> int:
+        """How many rows the first tensor has, 0 if there is none."""
+        leaves = tree_leaves((self.args, self.kwargs))
+        return next((len(leaf) for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim), 0)
+
+    def thinned(self, every: int) -> "Call":
+        """Return this call on every so many-th case: of every tensor with as many rows as the first."""
+        cases = self.cases
+
+        def rows(value: Any) -> Any:
+            own = isinstance(value, Tensor) and value.ndim > 0 and len(value) == cases
+            return value[::every].contiguous() if own else value
+
+        return self if every == 1 else Call(*tree_map(rows, (self.args, self.kwargs)))
 
 
 class Network:
@@ -100,6 +116,10 @@ class Network:
             return None
         x = call.args[0]
         return x if isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point() else None
+
+    def is_written_out(self, inputs: Any) -> bool:
+        """Whether a call with this one argument takes the written-out path."""
+        return self._written_out_input(Call((inputs,))) is not None
 
     @torch.no_grad()
     def outputs(self, y: Tensor, call: Call) -> Tensor:

@@ -4,18 +4,18 @@ y, v, a and covectors are flat, [size].
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Generator, Tensor
 
+from .batch import Batch
 from .factors import is_finite
 from .fisher import FactorMemory, KroneckerFisher
 from .flow import StepFailure, VisitingFlow
 from .metric import Bending, Metric
-from .network import Call, Network
+from .network import Network
 from .ranks import ALONE, Ranks
 from .signal import Signal
 from .solvers import Solver
@@ -36,18 +36,6 @@ class Geometry:
     gradient_averaging: float = 0.0
     cautious: bool = False
     ranks: Ranks = ALONE
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One update's data: the calls of the module that hold it, and loss and gradient as functions of the parameters.
-
-    `values` are the layers' values at the base point in each of the calls, where they are known.
-    """
-
-    calls: Sequence[Call]
-    evaluate: Callable[[Tensor], tuple[float, Tensor]]
-    values: Sequence[Sequence[Tensor]] = ()
 
 
 @dataclass(frozen=True)
@@ -154,8 +142,10 @@ class NetworkFlow(VisitingFlow[Point]):
         if not is_finite(gradient):
             raise StepFailure("the gradient is not finite")
         geometry = self.geometry
-        values = self.batch.values if y is self.base else ()
-        at = geometry.network.linearise_all(y, self.batch.calls, values)
+        if self.batch.linearise is not None:
+            at = self.batch.linearise(y)
+        else:
+            at = geometry.network.linearise_all(y, self.batch.calls, self.batch.values if y is self.base else ())
         metric = Metric(at, geometry.fisher.family, geometry.alpha, geometry.ranks)
         decay, seen = geometry.gradient_averaging, self.memory.seen + 1
         past = gradient.new_zeros(()) if self.memory.gradient is None else self.memory.gradient

@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_map
 
 from geonpg.errors import choose, require
 
+from .batch import Batch, Forward, LossOfOutputs, OutputsBatch, forward
 from .contexts import autocast_now, restoring_buffers, without_autocast
 from .control import Controller, Move, TrustRegion
 from .families import Family
@@ -19,7 +20,7 @@ from .fisher import FactorMemory, FactorSettings, KroneckerFisher
 from .flow import StepFailure
 from .layout import Layout
 from .network import Network
-from .network_flow import Batch, FlowMemory, Geometry, NetworkFlow
+from .network_flow import FlowMemory, Geometry, NetworkFlow
 from .ranks import ALONE, Ranks
 from .report import Report, report_of
 from .rules import RULES, Memory, Rule
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 # A rejected step multiplies the damping; accepted ones bring it back to where it was set.
 DAMPING_RAISE, DAMPING_RELAX, MAX_DAMPING = 10.0, 0.8, 1e6
 
+
+FEWEST_CASES = 256  # that curvature is measured on, if a batch has so many
 
 # What states of an earlier version lack.
 LATER: dict[str, Any] = {"direction": None, "signal": []}
@@ -55,6 +58,8 @@ class NaturalGradient(torch.optim.Optimizer):
     calibrate: scale the correction to its least-squares length; False is the published form.
     gradient_averaging: decay of an average of gradients over updates, in [0, 1) (0 to 0.9).
     cautious: hold steps to what fresh batches confirm of the last one, and to what earlier batches would see of them.
+    curvature_every: measure metric, connection and KL on every such case of a batch (1 to 8), but on at least 256; the
+        gradient takes all.
     factors: how the Kronecker factors are estimated; `FactorSettings()` by default.
     parameters: those of the module's parameters that are trained; all that are trainable by default.
     seed: of the draws behind the Kronecker factors; any integer.
@@ -75,12 +80,14 @@ class NaturalGradient(torch.optim.Optimizer):
         calibrate: bool = True,
         gradient_averaging: float = 0.0,
         cautious: bool = False,
+        curvature_every: int = 1,
         factors: FactorSettings | None = None,
         parameters: Sequence[Tensor] | None = None,
         seed: int = 0,
         ranks: Ranks = ALONE,
     ) -> None:
         check_settings(damping, alpha, gradient_averaging)
+        require(curvature_every >= 1, f"curvature_every must be at least 1, not {curvature_every}")
         self.rule, chosen = rule_and_solver(rule, solver)
         self.control = control or TrustRegion()
         lr = self._longest_step(lr)
@@ -88,7 +95,7 @@ class NaturalGradient(torch.optim.Optimizer):
         fisher = KroneckerFisher(module, family, factors or FactorSettings(), layout, ranks)
         network = Network(module, list(fisher.layers), layout=layout)
         self.geometry = Geometry(network, fisher, chosen, alpha, calibrate, gradient_averaging, cautious, ranks)
-        self.module = module
+        self.module, self.curvature_every = module, curvature_every
         self.base_damping = self.damping = damping
         self.memory = FlowMemory()
         self.last: Memory = None  # the rule's own memory
@@ -128,6 +135,64 @@ class NaturalGradient(torch.optim.Optimizer):
         require(closure is not None, "NaturalGradient.step needs a closure that computes the loss and returns it")
         assert closure is not None
         loss, flow = self.flow(closure)
+        self._take(flow)
+        return loss
+
+    def step_outputs(self, inputs: Tensor, loss: LossOfOutputs, known: Forward | None = None) -> Tensor:
+        """Take one update on a loss that is a function of the module's outputs; return the loss before it.
+
+        As `step`, but the network is run once per point, and a chain of linear layers and activations without autograd.
+
+        inputs: the batch, what the module takes.
+        loss: a function of the outputs [cases, ..., size].
+        known: what `forward` returned for these inputs, if the parameters have not changed since.
+        """
+        if self.geometry.network.is_written_out(inputs):
+            first, flow = self._outputs_flow(inputs, loss, known)
+            self._take(flow)
+            return first
+
+        def closure() -> Tensor:
+            found = loss(self.module(inputs))
+            if found.requires_grad:  # unless every parameter is frozen
+                found.backward()
+            return found
+
+        return self.step(closure)
+
+    def forward(self, inputs: Tensor) -> Forward | None:
+        """Run the module for a later `step_outputs`; None if it is no chain of linear layers and activations."""
+        network = self.geometry.network
+        return forward(network, network.layout.read(), inputs) if network.is_written_out(inputs) else None
+
+    def _outputs_flow(
+        self, inputs: Tensor, loss: LossOfOutputs, known: Forward | None
+    ) -> tuple[Tensor, NetworkFlow]:
+        network, ranks = self.geometry.network, self.geometry.ranks
+        if known is not None and known.x is not inputs:
+            known = None
+        start = network.layout.read() if known is None else known.y
+        batch = OutputsBatch(network, inputs, loss, self._every(len(inputs)), known)
+
+        def evaluate(y: Tensor) -> tuple[Tensor, Tensor]:
+            value, gradient = batch.evaluate(y)
+            return mean_loss(value, ranks), ranks.mean(gradient)
+
+        first = evaluate(start)
+
+        def at(y: Tensor) -> tuple[float, Tensor]:
+            value, gradient = first if y is start else evaluate(y)
+            return float(value), gradient
+
+        data = Batch([batch.call], at, linearise=batch.linearise)
+        return first[0], NetworkFlow(self.geometry, data, start, self.memory, self.damping, self.generator)
+
+    def _every(self, cases: int) -> int:
+        """Of how many cases curvature is measured on one."""
+        return max(1, min(self.curvature_every, cases * self.geometry.ranks.size // FEWEST_CASES))
+
+    def _take(self, flow: NetworkFlow) -> None:
+        """Take a step of the rule from the flow's base, or reject it."""
         start = flow.base
         control = replace(self.control, lr=self.param_groups[0]["lr"])
         self.steps += 1
@@ -142,7 +207,6 @@ class NaturalGradient(torch.optim.Optimizer):
                 self.geometry.network.layout.write(start)  # a rule may have left the parameters at a midpoint
         if self.report.accepted:
             self.geometry.network.layout.write(move.y)
-        return loss
 
     def flow(self, closure: Callable[[], Any]) -> tuple[Any, NetworkFlow]:
         """Return the loss where we are, and the flow on the closure's batch from there: what a step integrates.
@@ -170,7 +234,9 @@ class NaturalGradient(torch.optim.Optimizer):
             loss, gradient = first if y is start else run()
             return float(loss), gradient
 
-        batch = Batch([each.call for each in watched], evaluate, [each.values for each in watched])
+        every = self._every(sum(each.call.cases for each in watched))
+        calls = [each.call.thinned(every) for each in watched]
+        batch = Batch(calls, evaluate, [each.values for each in watched] if every == 1 else ())
         return first[0], NetworkFlow(self.geometry, batch, start, self.memory, self.damping, self.generator)
 
     def _finish(self, flow: NetworkFlow, move: Move, last: Memory) -> None:

@@ -217,13 +217,20 @@ class FeedForward(Linearisation):
     def __init__(
         self, plan: Sequence[Step], layout: Layout, y: Tensor, x: Tensor, values: Sequence[Tensor] = ()
     ) -> None:
-        self.plan, self.layout, self.size = plan, layout, layout.size
+        self.plan, self.layout, self.size, self._y, self._x = plan, layout, layout.size, y, x
         known = values if len(values) == len(plan) else [None] * len(plan)
         self.layers: list[LayerAt] = []
         for step, parameters, value in zip(plan, self._per_layer(y), known, strict=True):
             self.layers.append(step.at(step.module, x, parameters, value))
             x = self.layers[-1].value
         self.z = x
+
+    def thinned(self, every: int) -> "FeedForward":
+        """Return the chain on every so many-th case."""
+        if every == 1:
+            return self
+        values = [layer.value[::every].contiguous() for layer in self.layers]
+        return FeedForward(self.plan, self.layout, self._y, self._x[::every].contiguous(), values)
 
     def _per_layer(self, flat: Tensor) -> list[list[Tensor]]:
         views = iter(self.layout.split(flat))

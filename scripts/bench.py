@@ -18,13 +18,14 @@ BENCHES = {  # each is the module of this name in benches/
     "update": "what one policy update costs, per rule and solver",
     "trust-region": "actual over predicted KL, and the correction's residual",
     "deepnets": "what one Hessian-free update of a deep autoencoder costs, per rule",
+    "savings": "what cheaper updates of critic and policy lose",
     "noise": "how much of an update's gain is left on data that it has not seen",
     "drift": "what carries a solved policy away: its own steps, or the normalisation under it",
     "envs": "environment steps per second against gymnasium, SB3, EnvPool and the limit",
-    "train": "environment steps per second of whole training against SB3 and the limit",
+    "train": "environment steps per second of whole training against SB3, RLtools and the limit",
     "resume": "what kill -9 at random moments costs a run, and whether it changes the result",
     "damage": "whether damaged or edited files of a run are refused, or change nothing",
-    "scaling": "how the cost of training grows with batch, network, environments and processes",
+    "scaling": "how the cost of training grows, by batch, network, environments, processes and cores",
     "finite": "whether anything but finite numbers reaches a policy, over tasks, rules and rates",
 }
 

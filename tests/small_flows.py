@@ -20,7 +20,8 @@ from geonpg.kfac import (
     sparse_initialisation,
 )
 from geonpg.kfac.network import Call, Network
-from geonpg.kfac.network_flow import Batch, FlowMemory, Geometry, NetworkFlow
+from geonpg.kfac.batch import Batch
+from geonpg.kfac.network_flow import FlowMemory, Geometry, NetworkFlow
 
 
 def policy(sizes: tuple[int, ...] = (4, 6, 5), actions: int = 2, seed: int = 0) -> nn.Sequential:

@@ -17,7 +17,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from geonpg.agents import ACKTR
-from geonpg.agents.inputs import InputFollower
+from geonpg.agents.inputs import InputFollower, follow
 from geonpg.agents.state import get_state, set_state
 from geonpg.agents.stepping import Stepper
 from geonpg.agents.update_stats import UpdateStats
@@ -155,7 +155,7 @@ def train_on(stepper: Stepper, way: Way, steps: int) -> Instruments:
         instruments.read(stepper.update())  # of the policy's own step, before the first layers follow
         agent.input_follower = follower
         if way.follows:
-            follower.catch_up(agent.networks.first_layers)
+            follow(agent.networks.first_layers, follower.due())
         else:
             follower.skip()
         instruments.place = parameters(agent)

@@ -1,6 +1,7 @@
 """Environment steps per second: ours, gymnasium's, SB3's and EnvPool's, and the limit that MuJoCo itself sets.
 
-All but EnvPool, which has its own generator, run the very same episodes with the same actions.
+All but EnvPool, which has its own generator, run the very same episodes with the same actions. Whole rollouts, with the
+default policy inside, have a limit of their own: bare physics of the policy's states and actions.
 """
 
 import multiprocessing
@@ -21,8 +22,10 @@ from geonpg.envs import quietly
 from geonpg.scripts.benches.contest import CORES, Contestant, medians, speeds_by_round
 from geonpg.scripts.benches.findings import Findings, Numbers
 from geonpg.scripts.benches.limit import Actions, draw_actions, limit_contestant, native
+from geonpg.scripts.benches.rollouts import rollout_and_limit
 
 ENV_IDS, N_ENVS, STEPS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), 16, 250, 15, 0
+ROLLOUTS = 4  # in a row, of the preset's 64 steps: about as many steps
 PROCESS_STEPS = 50  # for those with a process per environment, which would take half of the time otherwise
 INSTALL = "pip install envpool==1.2.5"
 
@@ -41,16 +44,22 @@ class EnvsFindings(Findings):
             rivals["envpool"] = speeds["envpool"]
         return {name: speeds["ours"] / speed for name, speed in rivals.items()}
 
+    def rollout_over_limit(self, env_id: str) -> float:
+        """How many times as fast as bare physics of the same states and actions whole rollouts are."""
+        return self.speeds[env_id]["rollout"] / self.speeds[env_id]["rollout_limit"]
+
     def numbers(self) -> Numbers:
         found = {}
         for env_id, speeds in self.speeds.items():
             ratios = {f"ours_over_{name}": ratio for name, ratio in self.ours_over(env_id).items()}
+            ratios["rollout_over_limit"] = self.rollout_over_limit(env_id)
             found[env_id] = ratios | {f"{name}_steps_per_second": speed for name, speed in speeds.items()}
         return {"envs": found}
 
     def table(self) -> str:
         lines = [f"{N_ENVS} environments, {CORES} cores, random actions, medians of {ROUNDS} interleaved rounds"]
         lines.append(f"of {STEPS} steps, or {PROCESS_STEPS} for {' and '.join(PROCESSES)}")
+        lines.append(f"rollout: {ROLLOUTS} whole rollouts of the default policy, over a limit of the same states")
         return "\n".join([*lines, *(line for env_id in self.speeds for line in self.lines(env_id))])
 
     def lines(self, env_id: str) -> list[str]:
@@ -58,11 +67,12 @@ class EnvsFindings(Findings):
         speeds = self.speeds[env_id]
         lines = ["", f"{env_id:20}{'steps/s':>10}{'x limit':>10}"]
         for name, speed in sorted(speeds.items(), key=lambda item: -item[1]):
-            lines.append(f"{name:20}{speed:10.0f}{speed / speeds['limit']:10.3f}")
+            limit = speeds["rollout_limit" if name.startswith("rollout") else "limit"]
+            lines.append(f"{name:20}{speed:10.0f}{speed / limit:10.3f}")
         if "envpool" not in speeds:
             lines.append(f"EnvPool is left out: it is not installed or did not start ({INSTALL})")
         ratios = [f"{name} {ratio:.3f}" for name, ratio in self.ours_over(env_id).items()]
-        return [*lines, f"ours over {', '.join(ratios)}"]
+        return [*lines, f"ours over {', '.join(ratios)}", f"rollout over limit {self.rollout_over_limit(env_id):.3f}"]
 
 
 def single(env_id: str) -> gymnasium.Env[Any, Any]:
@@ -157,6 +167,7 @@ def envpool_contestant(env_id: str, actions: Actions, stack: ExitStack) -> Conte
 def contestants(env_id: str, stack: ExitStack) -> dict[str, Contestant]:
     """Make everyone who can be started."""
     actions, found = native_and_limit(env_id, stack)
+    found |= rollout_and_limit(env_id, N_ENVS, ROLLOUTS, stack)
     try:
         found["envpool"] = envpool_contestant(env_id, actions, stack)
     except Exception as error:  # whatever keeps it from starting, the others can be measured
@@ -171,5 +182,5 @@ def measure() -> EnvsFindings:
     speeds = {}
     for env_id in ENV_IDS:
         with ExitStack() as stack:
-            speeds[env_id] = medians(speeds_by_round(contestants(env_id, stack), ROUNDS, env_id))
+            speeds[env_id] = medians(speeds_by_round(contestants(env_id, stack), ROUNDS, env_id).per_second)
     return EnvsFindings(speeds)

@@ -1,6 +1,7 @@
-"""The limit that MuJoCo sets: recorded episodes replayed as bare `mj_step` calls, in one thread per core.
+"""The limit that MuJoCo sets: recorded episodes replayed as bare `mj_step` calls, in one Python thread per core.
 
-No observations, no rewards, no waiting for one another. Every replay is checked to end where the recorded run did.
+No observations, no rewards, no policy, no waiting for one another. Every replay is checked to end where the recorded
+run did, to the last bit.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geonpg.envs import MujocoVecEnv
-from geonpg.envs.reference import PHYSICS
+from geonpg.envs.physics import PHYSICS
 from geonpg.scripts.benches.contest import CORES, Contestant
 
 SEED = 0
@@ -40,64 +41,62 @@ def draw_actions(env: MujocoVecEnv, steps: int) -> Actions:
 
 
 @dataclass(frozen=True)
-class Recording:
+class Episodes:
     """What environments did, and where they ended."""
 
     episodes: list[list[tuple[Array, Actions]]]  # for each environment: first physics state and actions of an episode
-    ends: Array  # qpos at the end of the last episode [environments, nq]
+    ends: Array  # physics after the last step [environments, size of MuJoCo's state]
 
 
-def record(env: MujocoVecEnv, actions: Actions) -> Recording:
+def record(env: MujocoVecEnv, actions: Actions) -> Episodes:
     """Step `env` from where it is."""
-    starts = [[(0, row)] for row in env.get_state()["physics"]]
+    physics = env.simulations.physics
+    starts = [[(0, row.copy())] for row in physics]
     for t, action in enumerate(actions, start=1):
-        ended = env.advance(action).ended
-        if len(ended):
-            physics = env.get_state()["physics"]
-            for i in ended:
-                starts[i].append((t, physics[i]))
+        for i in env.advance(action).ended:
+            starts[i].append((t, physics[i].copy()))
     episodes = []
     for i, mine in enumerate(starts):
         stops = [t for t, _ in mine[1:]] + [len(actions)]
         episodes.append([(state, actions[t:stop, i]) for (t, state), stop in zip(mine, stops, strict=True)])
-    return Recording(episodes, env.batch.bind("qpos").copy())
+    return Episodes(episodes, physics.copy())
 
 
-def replay(env: MujocoVecEnv, recording: Recording, simulations: Sequence[mujoco.MjData], threads: Executor) -> Array:
-    """Take the recording's steps on one thread per simulation; return where they end, like `Recording.ends`."""
+def replay(env: MujocoVecEnv, recorded: Episodes, simulations: Sequence[mujoco.MjData], threads: Executor) -> Array:
+    """Take the recorded steps on one thread per simulation; return where they end, like `Episodes.ends`."""
     model, frame_skip = env.reference.model, env.reference.frame_skip
-    ends = np.empty_like(recording.ends)
-    todo = iter(range(len(recording.episodes)))  # shared: whoever is free takes the next environment
+    ends = np.empty_like(recorded.ends)
+    todo = iter(range(len(recorded.episodes)))  # shared: whoever is free takes the next environment
 
     def work(data: mujoco.MjData) -> None:
         for i in todo:
-            for state, actions in recording.episodes[i]:
+            for state, actions in recorded.episodes[i]:
                 mujoco.mj_setState(model, data, state, PHYSICS)
                 for action in actions:
                     data.ctrl[:] = action
                     mujoco.mj_step(model, data, frame_skip)
-            ends[i] = data.qpos
+            mujoco.mj_getState(model, data, ends[i], PHYSICS)
 
     list(threads.map(work, simulations))  # the list raises what a thread has raised
     return ends
 
 
-def check_ends(ends: Array, recording: Recording) -> None:
-    """Raise RuntimeError unless a replay ended where the recording did."""
-    wrong = (ends != recording.ends).any(1).nonzero()[0]
+def check_ends(ends: Array, expected: Array) -> None:
+    """Raise RuntimeError unless a replay ended where the recorded run did."""
+    wrong = (ends != expected).any(1).nonzero()[0]
     if len(wrong):
         raise RuntimeError(f"the replay of environments {wrong.tolist()} does not end where our run did")
 
 
 def limit_contestant(env: MujocoVecEnv, actions: Actions, stack: ExitStack) -> Contestant:
     """Step `env` from where it is; return a contestant that replays the physics of that and nothing else."""
-    recording = record(env, actions)
+    recorded = record(env, actions)
     threads = stack.enter_context(ThreadPoolExecutor(CORES))
     simulations = [mujoco.MjData(env.reference.model) for _ in range(CORES)]
-    check_ends(replay(env, recording, simulations, threads), recording)
+    check_ends(replay(env, recorded, simulations, threads), recorded.ends)
 
     def run() -> int:
-        replay(env, recording, simulations, threads)
+        replay(env, recorded, simulations, threads)
         return len(actions) * env.num_envs
 
     return Contestant(lambda: None, run)

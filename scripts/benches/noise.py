@@ -5,7 +5,7 @@ data. Its gain is measured on that batch, which flatters it, and on many rollout
 seen.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -82,13 +82,13 @@ def built(settings: Settings, env_id: str, steps: int) -> Stepper:
     return Stepper(agent, steps)
 
 
-def gains_at(steppers: Mapping[str, Stepper], number: int) -> dict[str, Gain]:
+def gains_at(steppers: Mapping[str, Stepper], variants: Iterable[str], number: int) -> dict[str, Gain]:
     """Update every variant from the trunk's present state."""
     state = get_state(steppers[PRESET].agent)
     set_state(steppers["unseen"].agent, deepcopy(state))
     unseen = held_out(steppers["unseen"], HELD_OUT, seed=1000 * SEED + number)
     state, found = deepcopy(state), {}
-    for name in VARIANTS:
+    for name in variants:
         agent = steppers[name].agent
         set_state(agent, deepcopy(state))
         own = update(steppers[name])
@@ -109,7 +109,7 @@ def measure_one(env_id: str, bar: "tqdm[None]") -> dict[str, list[Gain]]:
     for number in range(1, CHECKPOINTS + 1):
         while steppers[PRESET].agent.num_timesteps < number * EVERY:
             steppers[PRESET].step()
-        for name, gain in gains_at(steppers, number).items():
+        for name, gain in gains_at(steppers, VARIANTS, number).items():
             found[name].append(gain)
         bar.update()
     return found

@@ -2,6 +2,7 @@
 
 Median milliseconds of each phase of an update, on HalfCheetah-v4 with the default preset and one thing changed at a
 time. Processes share one machine here: on two cores, two ranks have one each, and one process has both for its physics.
+What more cores would give is extrapolated from measured parts, in cores.py.
 """
 
 import statistics
@@ -24,8 +25,9 @@ from geonpg.agents import ACKTR
 from geonpg.agents.stepping import Stepper
 from geonpg.configs import load
 from geonpg.kfac import ALONE, ProcessGroup, Ranks
+from geonpg.scripts.benches import cores
+from geonpg.scripts.benches.breakdown import PHASES
 from geonpg.scripts.benches.findings import DrawnFindings, Numbers
-from geonpg.scripts.benches.train import PHASES
 from geonpg.scripts.common.style import plain
 from geonpg.scripts.runs.our_plan import OurPlan
 from geonpg.scripts.runs.process import prepare
@@ -69,6 +71,7 @@ class ScalingFindings(DrawnFindings):
     sweeps: Mapping[str, Mapping[int, UpdateCost]]  # what grows -> its value
     ranks: Mapping[int, Mapping[int, UpdateCost]]  # steps per update -> number of processes
     sums: Mapping[int, float]  # milliseconds of a sum over two processes, by the numbers in it
+    parts: Mapping[str, Mapping[str, cores.Parts]]  # id -> environments x steps
 
     def groups(self) -> dict[str, Mapping[int, UpdateCost]]:
         """Return the sweeps, and for each batch a sweep over the number of processes."""
@@ -79,6 +82,9 @@ class ScalingFindings(DrawnFindings):
             sweep: {str(x): cost.numbers() for x, cost in costs.items()} for sweep, costs in self.groups().items()
         }
         found["sum"] = {f"{length}_ms": value for length, value in self.sums.items()}
+        found["cores"] = {
+            env_id: {shape: parts.numbers() for shape, parts in shapes.items()} for env_id, shapes in self.parts.items()
+        }
         return {"scaling": found}
 
     def table(self) -> str:
@@ -92,7 +98,7 @@ class ScalingFindings(DrawnFindings):
         lines += [f"{length:12}{value:10.3f}" for length, value in self.sums.items()]
         for batch, costs in self.ranks.items():
             lines.append(f"messages per update with two ranks, {batch} steps: {costs[RANKS].messages}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *cores.table(self.parts)])
 
     def figure(self) -> Figure:
         """Draw a panel per sweep, phases on logarithmic axes."""
@@ -188,11 +194,12 @@ def shared_costs() -> tuple[dict[int, UpdateCost], dict[int, float]]:
 
 
 def measure() -> ScalingFindings:
-    """Measure every point, several processes, and their messages."""
+    """Measure every point, several processes, their messages, and the parts that more cores would share."""
     found: dict[str, dict[int, UpdateCost]] = {sweep: {} for sweep in sweeps()}
     points = [(sweep, x, settings) for sweep, at in sweeps().items() for x, settings in at.items()]
     for sweep, x, settings in tqdm(points, desc="scaling", leave=False, disable=None):
         found[sweep][x] = update_cost(settings, LEAST_SECONDS)
     alone = {batch: update_cost({"n_steps": batch // 16}, LEAST_SECONDS) for batch in RANK_BATCHES}
     together, sums = shared_costs()
-    return ScalingFindings(found, {batch: {1: alone[batch], RANKS: together[batch]} for batch in RANK_BATCHES}, sums)
+    ranks = {batch: {1: alone[batch], RANKS: together[batch]} for batch in RANK_BATCHES}
+    return ScalingFindings(found, ranks, sums, cores.measure_cores())

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from geonpg.agents import ACKTR
-from geonpg.agents.collector import whole_batch
-from geonpg.agents.inputs import InputScale, change
+from geonpg.agents.batches import whole_batch
+from geonpg.agents.inputs import InputScale, ratio_and_shift
 from geonpg.agents.outputs import draws_of
 from geonpg.agents.stepping import Stepper
 
@@ -41,7 +41,7 @@ class HeldOut:
         followed = agent.input_follower.scale_of(agent.env)
         if self.scale is None or followed is None:
             return self.inputs
-        ratio, shift = change(self.scale, followed, self.inputs, largest=np.inf)
+        ratio, shift = ratio_and_shift(self.scale, followed, self.inputs, largest=np.inf)
         return (self.inputs - shift) / ratio
 
 
@@ -55,10 +55,9 @@ def update(stepper: Stepper) -> HeldOut:
 
 def batch_of(agent: ACKTR) -> HeldOut:
     """The agent's last rollout, before an update."""
-    batch = whole_batch(agent.rollout_buffer)
-    inputs = agent.networks.inputs(batch.observations)
+    batch = whole_batch(agent.networks, agent.rollout_buffer)
     draws, scale = draws_of(agent.policy, batch.actions), agent.input_follower.followed
-    return HeldOut(inputs, draws, batch.old_log_prob, batch.advantages, scale)
+    return HeldOut(batch.inputs, draws, batch.old_log_prob, batch.advantages, scale)
 
 
 def held_out(stepper: Stepper, rollouts: int, seed: int) -> HeldOut:

@@ -14,7 +14,7 @@ from torch import nn
 from geonpg.agents import ACKTR
 from geonpg.configs import FIELDS, Settings
 from geonpg.envs import Frames, Normalize, ScaleActions, is_native, make_vec
-from geonpg.envs.normalize import has_numbers
+from geonpg.envs.scaling import has_numbers
 from geonpg.envs.spaces import is_large_image
 from geonpg.errors import Refused
 from geonpg.kfac import ALONE, Ranks

@@ -10,6 +10,7 @@ import pytest
 from geonpg.envs import MujocoVecEnv
 from geonpg.scripts import bench
 from geonpg.scripts.benches import envs as bench_envs
+from geonpg.scripts.benches import rollouts as bench_rollouts
 from geonpg.scripts.benches.envs import EnvsFindings
 from geonpg.scripts.benches.findings import flat
 from geonpg.scripts.benches.limit import draw_actions, native
@@ -23,6 +24,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_envs, "N_ENVS", 3)
     monkeypatch.setattr(bench_envs, "STEPS", 5)
     monkeypatch.setattr(bench_envs, "ROUNDS", 1)
+    monkeypatch.setattr(bench_envs, "ROLLOUTS", 2)
+    monkeypatch.setattr(bench_rollouts, "UPDATES", 1)
     monkeypatch.setattr(bench_envs, "PYTHON", {name: bench_envs.PYTHON[name] for name in PYTHON})
 
 
@@ -34,31 +37,34 @@ def walker() -> Iterator[MujocoVecEnv]:
 
 
 def names(speeds: tuple[str, ...], ratios: tuple[str, ...]) -> set[str]:
-    found = [f"{name}_steps_per_second" for name in speeds] + [f"ours_over_{name}" for name in ratios]
-    return {f"envs/HalfCheetah-v4/{name}" for name in found}
+    everyone = ("ours", "limit", "rollout", "rollout_limit", *speeds)
+    found = [f"{name}_steps_per_second" for name in everyone] + [f"ours_over_{name}" for name in ratios]
+    return {f"envs/HalfCheetah-v4/{name}" for name in (*found, "rollout_over_limit")}
 
 
 def test_names_without_envpool(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "envpool", None)
     assert bench.main(["envs", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
-    assert set(results) == names(("ours", "limit", *PYTHON), ("limit", "best_python"))
+    assert set(results) == names(PYTHON, ("limit", "best_python"))
     assert all(value > 0 for value in results.values())
 
 
 def test_the_table_has_the_fastest_first() -> None:
-    speeds = {"ours": 800.0, "limit": 1000.0, **dict.fromkeys(PYTHON, 100.0)}
+    speeds = {"ours": 800.0, "limit": 1000.0, "rollout": 540.0, "rollout_limit": 600.0, **dict.fromkeys(PYTHON, 100.0)}
     printed = EnvsFindings({"HalfCheetah-v4": speeds}).table()
-    assert [line.split()[0] for line in printed.splitlines()[4:8]] == ["limit", "ours", *PYTHON]
+    rows = [line.split() for line in printed.splitlines()[5:11]]
+    assert [row[0] for row in rows] == ["limit", "ours", "rollout_limit", "rollout", *PYTHON]
+    assert rows[3] == ["rollout", "540", "0.900"], "over the limit of the same states"
     assert bench_envs.INSTALL in printed
-    assert printed.endswith("ours over limit 0.800, best_python 8.000")
+    assert printed.endswith("ours over limit 0.800, best_python 8.000\nrollout over limit 0.900")
     assert bench_envs.INSTALL not in EnvsFindings({"HalfCheetah-v4": {**speeds, "envpool": 500.0}}).table()
 
 
 def test_envpool_takes_part_where_installed() -> None:
     pytest.importorskip("envpool")
     results = flat(bench_envs.measure().numbers())
-    assert set(results) == names(("ours", "limit", "envpool", *PYTHON), ("limit", "best_python", "envpool"))
+    assert set(results) == names(("envpool", *PYTHON), ("limit", "best_python", "envpool"))
     assert all(value > 0 for value in results.values())
 
 

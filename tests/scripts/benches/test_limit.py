@@ -8,7 +8,7 @@ import mujoco
 import pytest
 
 from geonpg.envs import MujocoVecEnv
-from geonpg.scripts.benches.limit import Array, Recording, check_ends, draw_actions, native, record, replay
+from geonpg.scripts.benches.limit import Array, Episodes, check_ends, draw_actions, native, record, replay
 
 N_ENVS = 3
 
@@ -20,27 +20,26 @@ def walker() -> Iterator[MujocoVecEnv]:
     env.close()
 
 
-def replayed(env: MujocoVecEnv, recording: Recording) -> Array:
+def replayed(env: MujocoVecEnv, recorded: Episodes) -> Array:
     simulations = [mujoco.MjData(env.reference.model) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
-        return replay(env, recording, simulations, threads)
+        return replay(env, recorded, simulations, threads)
 
 
 @pytest.mark.parametrize("steps", range(20, 50))
 def test_a_replay_ends_where_the_run_did(walker: MujocoVecEnv, steps: int) -> None:
     """Whether episodes end on the way, at the last step or not at all."""
     actions = draw_actions(walker, steps)
-    recording = record(walker, actions)
-    assert [sum(len(a) for _, a in mine) for mine in recording.episodes] == [steps] * N_ENVS
-    check_ends(replayed(walker, recording), recording)
+    recorded = record(walker, actions)
+    assert [sum(len(a) for _, a in mine) for mine in recorded.episodes] == [steps] * N_ENVS
+    check_ends(replayed(walker, recorded), recorded.ends)
 
 
 def test_an_altered_replay_is_noticed(walker: MujocoVecEnv) -> None:
-    recording = record(walker, draw_actions(walker, 5))
-    state, actions = recording.episodes[1][0]
+    recorded = record(walker, draw_actions(walker, 5))
+    state, actions = recorded.episodes[1][0]
     altered = state.copy()
-    altered[1] += 1e-9  # the torso's position; the first entry is the time, on which no qpos depends
-    episodes = [recording.episodes[0], [(altered, actions)], recording.episodes[2]]
-    changed = replace(recording, episodes=episodes)
+    altered[1] += 1e-9  # the torso's position; the first entry is the time
+    changed = replace(recorded, episodes=[recorded.episodes[0], [(altered, actions)], recorded.episodes[2]])
     with pytest.raises(RuntimeError, match=r"environments \[1\]"):
-        check_ends(replayed(walker, changed), recording)
+        check_ends(replayed(walker, changed), recorded.ends)

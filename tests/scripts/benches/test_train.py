@@ -18,16 +18,19 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from geonpg.agents import ACKTR
 from geonpg.configs import METHODS
-from geonpg.envs import MujocoVecEnv
 from geonpg.scripts import bench
+from geonpg.scripts.benches import rltools_ppo
 from geonpg.scripts.benches import train as bench_train
+from geonpg.scripts.benches.breakdown import PHASES, Segment, Watch
+from geonpg.scripts.benches.contest import Contestant, Speeds
 from geonpg.scripts.benches.findings import flat
 from geonpg.scripts.benches.train import TrainFindings, TrainingSpeeds
 from geonpg.scripts.runs.building import make_agent, make_env
 
 ID = "HalfCheetah-v4"
 ALGORITHMS = bench_train.algorithms  # as it is outside of tests
-SHARES = ("rollout", "values", "policy", "critic", "other", "physics")
+SHARES = (*PHASES, "other", "physics")
+SEGMENT = Segment(1000, 10, 2.0, dict.fromkeys(PHASES, 0.5), Watch(10, 0.4, 0.4))
 
 
 @pytest.fixture(autouse=True)
@@ -47,19 +50,23 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         }
 
     monkeypatch.setattr(bench_train, "algorithms", small)
+    monkeypatch.setattr(rltools_ppo, "start_all", lambda env_ids, stack: {})
 
 
 @pytest.fixture
 def agent() -> Iterator[ACKTR]:
     with ExitStack() as stack:
-        yield bench_train.our_agent(ID, "geo", stack)
+        yield bench_train.our_agent(ID, bench_train.settings_of(ID), stack)
 
 
 def names(*rivals: str) -> set[str]:
     found = {f"{method}_over_{rival}" for method in METHODS for rival in ("limit", *rivals)} | {"geo_over_ng"}
     found |= {f"{name}_steps_per_second" for name in ("limit", *METHODS, *rivals)}
-    found |= {f"share_{name}" for name in SHARES}
-    return {f"train/{ID}/{name}" for name in found} | {f"train/{name}_threads" for name in rivals}
+    found |= {f"{name}_steps_per_cpu_second" for name in ("limit", *METHODS, *rivals)}
+    found |= {f"geo_over_{rival}_per_cpu_second" for rival in rivals}
+    found |= {f"share_{name}" for name in SHARES} | {"update_ms", "serial_us"}
+    threads = {f"train/{name}_threads" for name in rivals if name != "rltools"}
+    return {f"train/{ID}/{name}" for name in found} | threads
 
 
 def test_names(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +77,7 @@ def test_names(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
     results = json.loads(capsys.readouterr().out)
     assert set(results) == names("sb3_ppo", "sb3_a2c", "sb3_trpo")
     assert all(math.isfinite(value) for value in results.values())
-    assert all(value > 0 for value in results.values())
+    assert all(value > 0 for name, value in results.items() if not name.endswith("share_other"))
     assert torch.get_num_threads() == threads
     assert list(tmp_path.glob("SB3*")) == [], "loggers of SB3 leave folders"
 
@@ -83,53 +90,40 @@ def test_without_sb3_contrib(capsys: pytest.CaptureFixture[str], monkeypatch: py
     assert set(results) == names("sb3_ppo", "sb3_a2c")
 
 
+def test_rltools_takes_part_where_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = Contestant(lambda: None, lambda: 4096)
+    monkeypatch.setattr(rltools_ppo, "start_all", lambda env_ids, stack: dict.fromkeys(env_ids, idle))
+    monkeypatch.setattr(bench_train, "algorithms", dict)
+    results = flat(bench_train.measure().numbers())
+    assert set(results) == names("rltools")
+    assert {f"train/{ID}/geo_over_rltools", f"train/{ID}/geo_over_rltools_per_cpu_second"} < set(results)
+
+
 def test_ratios_are_medians_of_ratios_within_a_round() -> None:
     """The second round is slow for everyone; ratios of medians would be others."""
     speeds = {"ng": [10.0, 1.0, 8.0], "mid": [1.0, 1.0, 1.0], "geo": [5.0, 3.0, 8.0], "geof": [2.0, 2.0, 2.0]}
-    found = TrainingSpeeds({**speeds, "limit": [20.0, 4.0, 10.0], "sb3_ppo": [1.0, 0.5, 4.0]}, shares={})
+    speeds |= {"limit": [20.0, 4.0, 10.0], "sb3_ppo": [1.0, 0.5, 4.0]}
+    by_cpu = {**speeds, "geo": [3.0, 0.5, 4.0]}
+    found = TrainingSpeeds(Speeds(speeds, by_cpu), SEGMENT)
     assert found.ratio("geo", "ng") == 1.0  # of 0.5, 3, 1
     assert found.ratio("geo", "limit") == 0.75  # of 0.25, 0.75, 0.8
     assert found.ratio("ng", "sb3_ppo") == 2.0  # of 10, 2, 2
-    assert len([name for name in found.numbers() if "_over_" in name]) == 4 * 2 + 1
+    assert found.cpu_ratios() == {"sb3_ppo": 1.0}  # of 3, 1, 1
+    assert len([name for name in found.numbers() if "_over_" in name]) == 4 * 2 + 1 + 1
 
 
 def test_the_table_has_the_fastest_first_and_shows_where_the_time_goes() -> None:
     rounds = {"limit": [9.0], "sb3_ppo": [1.0], "ng": [8.0], "mid": [4.0], "geo": [5.0], "geof": [6.0]}
-    speeds = TrainingSpeeds(rounds, dict.fromkeys(SHARES, 0.25))
+    by_cpu = {name: [values[0] / 2] for name, values in rounds.items()}
+    speeds = TrainingSpeeds(Speeds(rounds, by_cpu), SEGMENT)
     lines = TrainFindings({"sb3_ppo": 2}, {ID: speeds}).table().splitlines()
     assert lines[2].endswith("sb3_ppo 2")
-    assert lines[4].split() == [ID, "steps/s", "x", "limit", "x", "sb3_ppo"]
-    assert [line.split()[0] for line in lines[5:11]] == ["limit", "ng", "geof", "geo", "mid", "sb3_ppo"]
-    assert lines[6].split() == ["ng", "8", "0.889", "8.000"]
-    assert lines[-2] == "geo over ng 0.625"
-    assert lines[-1].startswith("geo's time: rollout 0.250 (with physics 0.250), values 0.250")
-
-
-def test_shares_add_up() -> None:
-    found = bench_train.shares({"rollout": 5.0, "values": 0.5, "policy": 2.0, "critic": 1.5}, 4.0, 10.0)
-    assert tuple(found) == SHARES
-    assert found["physics"] == 0.4
-    assert found["other"] == pytest.approx(0.1)
-    assert sum(found.values()) - found["physics"] == pytest.approx(1)
-
-
-def test_physics_is_what_the_simulations_take(agent: ACKTR, monkeypatch: pytest.MonkeyPatch) -> None:
-    env = agent.get_env()
-    assert env is not None
-    assert isinstance(env.unwrapped, MujocoVecEnv)
-    step, pause = type(env.unwrapped.batch).step, 0.01
-
-    def slow(batch: Any, **keywords: Any) -> None:
-        time.sleep(pause)
-        step(batch, **keywords)
-
-    monkeypatch.setattr(type(env.unwrapped.batch), "step", slow)
-    with bench_train.watching_physics(env.unwrapped) as seconds:
-        bench_train.train_more(agent, 1)
-    assert len(seconds) == agent.n_steps
-    assert sum(seconds) >= pause * agent.n_steps
-    bench_train.train_more(agent, 1)
-    assert len(seconds) == agent.n_steps, "nobody watches any more"
+    assert lines[5].split() == [ID, "steps/s", "/CPU-s", "x", "limit", "x", "sb3_ppo"]
+    assert [line.split()[0] for line in lines[6:12]] == ["limit", "ng", "geof", "geo", "mid", "sb3_ppo"]
+    assert lines[7].split() == ["ng", "8", "4", "0.889", "8.000"]
+    assert lines[-4:-2] == ["geo over ng 0.625", "geo by CPU-second over sb3_ppo 5.000"]
+    assert lines[-2].startswith("geo's time: rollout 0.250 (with physics 0.200), values 0.250")
+    assert lines[-1] == "geo's iteration: update 150.0 ms, serial 1600.0 us per step"
 
 
 def test_segments_are_one_training(agent: ACKTR) -> None:

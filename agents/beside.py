@@ -1,0 +1,42 @@
+"""Work that is done beside what follows it, in a thread of its own, and is finished when somebody needs it."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+class Beside(Generic[T]):
+    """At most one piece of work that was left for later.
+
+    It is done when `finish` is called, or beside what follows from a call of `start` on. Nobody else may touch what it
+    works on in between.
+    """
+
+    def __init__(self) -> None:
+        self._work: Callable[[], T] | None = None
+        self._running: Future[T] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    def leave(self, work: Callable[[], T]) -> None:
+        """Leave some work for later; what was left before must be finished."""
+        assert self._work is None
+        self._work = work
+
+    def start(self) -> None:
+        """Begin with the work that was left, if any, in another thread."""
+        if self._work is not None and self._running is None:
+            if self._thread is None:
+                # each thread of Python's has its own number of torch's; one more beside a rollout is enough
+                self._thread = ThreadPoolExecutor(1, "beside", initializer=torch.set_num_threads, initargs=(1,))
+            self._running = self._thread.submit(self._work)
+
+    def finish(self) -> T | None:
+        """Finish the work that was left and return its result; None if nothing was left."""
+        work, running, self._work, self._running = self._work, self._running, None, None
+        if running is not None:
+            return running.result()
+        return None if work is None else work()
