@@ -3,7 +3,6 @@
 The main path: SB3's `learn` calls `collect_rollouts` (collector.py) and `train` (updates.py) in turn.
 """
 
-import math
 import os
 import time
 from collections.abc import Iterator
@@ -20,28 +19,27 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, Schedule
-from stable_baselines3.common.utils import explained_variance
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 from torch.optim import Optimizer
 
-from geonpg.errors import Refused, require
-from geonpg.kfac import ALONE, NaturalGradient, Ranks, TrustRegion
+from geonpg.errors import require
+from geonpg.kfac import ALONE, NaturalGradient, Ranks
 
 from .batches import Assessed, UpdateBatch, whole_batch
 from .beside import Beside
 from .collector import collect
 from .inputs import Change, InputFollower, follow
-from .optimizers import critic_optimizer, first_order_optimizer, policy_optimizer
+from .optimizers import critic_optimizer, policy_optimizer
 from .outputs import Networks
 from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
+from .refusing import refusing_spaces
 from .settings import ActorSettings, CriticSettings, settings_of
 from .threads import threads_for, using_threads
-from .update_stats import UpdateStats
-from .updates import fit_critic, improve_policy, standardised
+from .update_stats import UpdateStats, policy_stats
+from .updates import fit_critic, improve_policy, limit_step, standardised
 
 CORES = os.cpu_count() or 1
-SHORTEST = 0.01  # of annealed steps, as a share of the first
 ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
@@ -123,8 +121,9 @@ class ACKTR(OnPolicyAlgorithm):
         device: torch.device | str = "auto", _init_setup_model: bool = True, *,
         method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
         target_kl: float = 0.003, anneal: bool = True, damping: float = 0.01, gradient_averaging: float = 0.9,
-        cautious: bool = True, curvature_every: int = 4, cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1,
-        advantage_floor: float = 0.1, critic_updates: int = 1, critic_learning_rate: float | None = None,
+        cautious: bool = True, curvature_every: int = 4, cg_iterations: int = 10, factor_averaging: float = 0.95,
+        factors_every: int = 1, advantage_floor: float = 0.1, critic_updates: int = 1,
+        critic_learning_rate: float | None = None,
         critic_solver: str = "pcg", critic_cg_iterations: int = 6, critic_damping: float = 0.03,
         critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
         torch_threads: int | None = None, ranks: Ranks = ALONE,
@@ -164,14 +163,7 @@ class ACKTR(OnPolicyAlgorithm):
         super()._setup_model()
         self.networks = Networks(self.policy)
         self.policy.optimizer = policy_optimizer(self.networks, actor, self.lr_schedule(1), self.ranks)
-        vars(self.policy)["critic_optimizer"] = self._make_critic_optimizer(critic)
-
-    def _make_critic_optimizer(self, settings: CriticSettings) -> Optimizer:
-        chosen, keywords = (self.policy_kwargs.get(f"optimizer_{name}") for name in ("class", "kwargs"))
-        if chosen is None:
-            return critic_optimizer(self.networks, settings, self.ranks)
-        rate = settings.critic_learning_rate
-        return first_order_optimizer(chosen, self.networks.critic_parameters, rate, keywords or {})
+        vars(self.policy)["critic_optimizer"] = critic_optimizer(self.networks, critic, self.policy_kwargs, self.ranks)
 
     @property
     def n_updates(self) -> int:
@@ -221,25 +213,23 @@ class ACKTR(OnPolicyAlgorithm):
         """
         self.finish_update()
         self.policy.set_training_mode(True)
-        self._set_step_length()
-        batch = self._batch()
+        # the last rollout may end beyond the last step, and a schedule below zero
+        self._current_progress_remaining = max(self._current_progress_remaining, 0.0)
+        self._update_learning_rate(self.policy.optimizer)
+        limit_step(self.optimizer, self.target_kl, self._current_progress_remaining if self.anneal else 1.0)
+        networks, optimizer, buffer = self.networks, self.optimizer, self.rollout_buffer
+        assessed, self.assessed = self.assessed, None
+        batch = whole_batch(networks, buffer) if assessed is None else assessed.batch(buffer)
         with self.timed("policy"):
             advantages = self.scaled(batch.advantages)
-            policy_loss, entropy = improve_policy(
-                self.networks, self.optimizer, batch, advantages, self.ent_coef, self.ranks
-            )
+            losses = improve_policy(networks, optimizer, batch, advantages, self.ent_coef, self.ranks)
         change = self.input_follower.due()
-        follow(self.networks.first_of(self.networks.actor), change)
+        follow(networks.first_of(networks.actor), change)
         self._n_updates += 1
-        stats = self._stats(policy_loss, entropy)
+        stats = policy_stats(self._n_updates, *losses, buffer, optimizer, getattr(self.policy, "log_std", None))
         self.beside.leave(partial(self._fit_critic, batch, change, stats))
         if not (self.rolled and batch.critic is not None and self.ranks.size == 1 and CORES > 1):
             self.finish_update()
-
-    def _batch(self) -> UpdateBatch:
-        """The rollout as one batch."""
-        found, self.assessed = self.assessed, None
-        return whole_batch(self.networks, self.rollout_buffer) if found is None else found.batch(self.rollout_buffer)
 
     def _fit_critic(self, batch: UpdateBatch, change: Change | None, stats: UpdateStats) -> UpdateStats:
         """Make the steps of the critic; return the numbers of the update, the critic's included."""
@@ -263,33 +253,11 @@ class ACKTR(OnPolicyAlgorithm):
         self.finish_update()
         return self._last_update
 
-    def _set_step_length(self) -> None:
-        # the last rollout may end beyond the last step, and a schedule below zero
-        self._current_progress_remaining = max(self._current_progress_remaining, 0.0)
-        self._update_learning_rate(self.policy.optimizer)
-        left = max(self._current_progress_remaining, SHORTEST) if self.anneal else 1.0
-        if isinstance(self.optimizer.control, TrustRegion):  # and not one that the user put there
-            target = self.target_kl * left**2  # a step's length is the root of its KL
-            self.optimizer.control = replace(self.optimizer.control, max_kl=target)
-
     def scaled(self, advantages: Tensor) -> Tensor:
         """Scale the advantages of a batch as the surrogate takes them."""
         if not self.normalize_advantage or len(advantages) < 2:
             return advantages
         return standardised(advantages, self.advantage_floor, self.ranks)
-
-    def _stats(self, policy_loss: float, entropy: float) -> UpdateStats:
-        buffer, std = self.rollout_buffer, getattr(self.policy, "log_std", None)
-        return UpdateStats(
-            n_updates=self._n_updates,
-            policy_loss=policy_loss,
-            value_loss=math.nan,  # not known yet
-            entropy=entropy,
-            explained_variance=float(explained_variance(buffer.values.ravel(), buffer.returns.ravel())),
-            report=self.optimizer.report,
-            rejected=self.optimizer.rejected,
-            std=None if std is None else float(std.detach().exp().mean()),
-        )
 
     def dump_logs(self, iteration: int = 0) -> None:
         """Write the logs, with condition numbers of the factors and seconds by phase."""
@@ -330,12 +298,3 @@ class ACKTR(OnPolicyAlgorithm):
         """Set the parameters of policy and optimisers, as SB3 loads them."""
         self.finish_update()
         super().set_parameters(*args, **kwargs)
-
-
-@contextmanager
-def refusing_spaces() -> Iterator[None]:
-    """Raise Refused where SB3 asserts that it takes an action space."""
-    try:
-        yield
-    except AssertionError as error:
-        raise Refused(str(error)) from error

@@ -89,7 +89,7 @@ def simple_layers(networks: Networks) -> list[Layer] | None:
     if not vectors or networks.device.type != "cpu" or not isinstance(chain, nn.Sequential):
         return None
     layers = list[Layer]()
-    for module in chain[:-1]:
+    for module in list(chain)[:-1]:
         if type(module) is nn.Linear:
             bias = torch.zeros(module.out_features) if module.bias is None else module.bias.detach()
             layers.append((module.weight.detach().numpy(), bias.numpy(), ""))

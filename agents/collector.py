@@ -48,7 +48,7 @@ def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Rollout
             rollout = step_through(agent, env, callback, buffer, n_steps)
     if rollout is None:
         return False
-    last_obs = agent._last_obs
+    last_obs: Any = agent._last_obs
     agent._last_obs = shown_now(env, last_obs)
     if agent.ranks.size > 1:
         own = torch.tensor(rollout.episodes, dtype=torch.float64).reshape(-1, 2)

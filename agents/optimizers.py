@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,7 +50,17 @@ def policy_optimizer(networks: Networks, settings: ActorSettings, lr: float, ran
     )
 
 
-def critic_optimizer(networks: Networks, settings: CriticSettings, ranks: Ranks) -> NaturalGradient:
+def critic_optimizer(
+    networks: Networks, settings: CriticSettings, policy_kwargs: Mapping[str, Any], ranks: Ranks
+) -> Optimizer:
+    """Make the optimiser of the critic: the natural gradient, unless the user has chosen a class in `policy_kwargs`."""
+    chosen, keywords = (policy_kwargs.get(f"optimizer_{name}") for name in ("class", "kwargs"))
+    if chosen is None:
+        return natural_critic(networks, settings, ranks)
+    return first_order_optimizer(chosen, networks.critic_parameters, settings.critic_learning_rate, keywords or {})
+
+
+def natural_critic(networks: Networks, settings: CriticSettings, ranks: Ranks) -> NaturalGradient:
     """Make the natural gradient of the critic, which is Gauss-Newton's."""
     limit, rate = settings.critic_target_kl, settings.critic_learning_rate
     return NaturalGradient(

@@ -66,7 +66,8 @@ def standing_still(env: VecEnv) -> AbstractContextManager[None]:
 
 def shown_now(env: VecEnv, observations: Observations) -> Observations:
     """The last observations as the statistics show them now; as they are, where something lies over the statistics."""
-    return cast(Normalizing, env).now() if normalizing(env) is env else observations
+    wrapper = normalizing(env)
+    return wrapper.now() if wrapper is not None and cast(object, wrapper) is env else observations
 
 
 def sees_steps(callback: BaseCallback) -> bool:

@@ -3,9 +3,12 @@
 import math
 from dataclasses import asdict, dataclass
 
+from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.utils import explained_variance
+from torch import Tensor
 
-from geonpg.kfac import Report
+from geonpg.kfac import NaturalGradient, Report
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,24 @@ class UpdateStats:
                 logger.record(f"geometry/{name}", float(value))
         if report.accepted and report.predicted_kl > 0:
             logger.record("geometry/actual_over_predicted_kl", report.actual_kl / report.predicted_kl)
+
+
+def policy_stats(
+    n_updates: int,
+    policy_loss: float,
+    entropy: float,
+    buffer: RolloutBuffer,
+    optimizer: NaturalGradient,
+    log_std: Tensor | None,
+) -> UpdateStats:
+    """Collect the numbers of an update whose critic is not fitted yet: its loss is not known."""
+    return UpdateStats(
+        n_updates=n_updates,
+        policy_loss=policy_loss,
+        value_loss=math.nan,
+        entropy=entropy,
+        explained_variance=float(explained_variance(buffer.values.ravel(), buffer.returns.ravel())),
+        report=optimizer.report,
+        rejected=optimizer.rejected,
+        std=None if log_std is None else float(log_std.detach().exp().mean()),
+    )

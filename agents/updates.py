@@ -1,16 +1,26 @@
 """One update: a step of the policy and a few of the critic, on a whole rollout."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from geonpg.kfac import NaturalGradient, Ranks
+from geonpg.kfac import NaturalGradient, Ranks, TrustRegion
 
 from .batches import UpdateBatch
 from .outputs import Networks, draws_of
 from .units import fitting_units
+
+SHORTEST = 0.01  # of annealed steps, as a share of the first
+
+
+def limit_step(optimizer: NaturalGradient, target_kl: float, left: float) -> None:
+    """Set the trust region for a run of which this share is left, unless the user has put another controller there."""
+    if isinstance(optimizer.control, TrustRegion):
+        target = target_kl * max(left, SHORTEST) ** 2  # a step's length is the root of its KL
+        optimizer.control = replace(optimizer.control, max_kl=target)
 
 
 def standardised(advantages: Tensor, floor: float, ranks: Ranks) -> Tensor:

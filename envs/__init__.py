@@ -6,10 +6,12 @@ The main path: `make_vec(id, n_envs)` in `make.py`; `MujocoVecEnv` in `mujoco.py
 
 from .make import make_vec
 from .moments import Moments
-from .mujoco import MujocoVecEnv, Transition
+from .mujoco import MujocoVecEnv
 from .native import TASKS, is_native
 from .normalize import Normalize, frozen
 from .reference import quietly
+from .robots import Robot, RobotEnv, register
+from .transitions import Transition
 from .vector import GymVectorEnv
 from .wrappers import Frames, ScaleActions
 
@@ -20,10 +22,13 @@ __all__ = [
     "Moments",
     "MujocoVecEnv",
     "Normalize",
+    "Robot",
+    "RobotEnv",
     "ScaleActions",
     "Transition",
     "frozen",
     "is_native",
     "make_vec",
     "quietly",
+    "register",
 ]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from .forward import Locomotion, first_coordinate, healthy_reward, put, put_clipped
 from .physics import (
-    Array,
     Constants,
     Simulation,
     all_finite,
@@ -17,31 +17,9 @@ from .physics import (
     sum_of_squares,
 )
 from .reference import Reference
-from .task import GymTask, gaussian_start
+from .task import gaussian_start
 
 SPEED_LIMIT = 10.0
-
-
-@helper
-def put(out: Array, at: int, part: Array) -> int:
-    """Copy numbers into an observation from a place on; return the place behind them."""
-    for i in range(len(part)):
-        out[at + i] = part[i]
-    return at + len(part)
-
-
-@helper
-def put_clipped(out: Array, at: int, part: Array, low: float, high: float) -> int:
-    """Copy numbers into an observation, brought between bounds; return the place behind them."""
-    for i in range(len(part)):
-        out[at + i] = clipped(part[i], low, high)
-    return at + len(part)
-
-
-@helper
-def healthy_reward(k: Constants, healthy: bool) -> float:
-    """Return the reward for being healthy; v4 pays it for a last, unhealthy step too."""
-    return k.healthy_reward if healthy or (k.terminates != 0 and k.v5 == 0) else 0.0
 
 
 @observation
@@ -51,35 +29,10 @@ def observe_joints(sim: Simulation, k: Constants) -> None:
     put(sim.observation, at, sim.qvel)
 
 
-@progress
-def first_coordinate(sim: Simulation, k: Constants) -> float:
-    """Return the x coordinate."""
-    return sim.qpos[0]
-
-
 @reward
 def run_reward(sim: Simulation, k: Constants, before: float) -> float:
     """Return forward reward minus control cost."""
     return k.forward_weight * ((sim.qpos[0] - before) / k.dt) - control_cost(sim, k.control_weight)
-
-
-class Locomotion(GymTask):
-    """Forward velocity, control cost, and observations that may leave the first positions out."""
-
-    skipped = 1  # positions that `exclude_current_positions_from_observation` leaves out
-
-    def constants(self) -> dict[str, float]:
-        """Return weights, and the first position that is observed."""
-        reference = self.reference
-        excluded = getattr(reference, "_exclude_current_positions_from_observation", True)
-        return {
-            **super().constants(),
-            "first": float(self.skipped if excluded else 0),
-            "forward_weight": float(getattr(reference, "_forward_reward_weight", 1.0)),
-            "control_weight": float(getattr(reference, "_ctrl_cost_weight", 0.0)),
-            "healthy_reward": float(getattr(reference, "_healthy_reward", 0.0)),
-            "terminates": float(getattr(reference, "_terminate_when_unhealthy", False)),
-        }
 
 
 class HalfCheetah(Locomotion):

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -14,7 +15,7 @@ from geonpg.errors import Refused
 
 from .arrays import Env
 from .mujoco import MujocoVecEnv
-from .native import is_native
+from .native import is_native, spec_of
 from .spaces import checked
 
 VERSION = re.compile(r"-v\d+$")
@@ -35,10 +36,10 @@ def make_vec(
 ) -> VecEnv:
     """Make a vector environment from an id, or from a function that makes an environment.
 
-    gymnasium's MuJoCo ids run natively (see `MujocoVecEnv`); anything else runs in SB3's DummyVecEnv with a Monitor,
-    and a log line says so once.
+    gymnasium's MuJoCo ids and robots of your own (see `Robot`) run natively, in a `MujocoVecEnv`; anything else runs in
+    SB3's DummyVecEnv with a Monitor, and a log line says so once.
 
-    env: an id that gymnasium knows, or a function that takes `kwargs` and returns an environment.
+    env: an id that gymnasium knows, or `module:Id`, or a function that takes `kwargs` and returns an environment.
     n_envs: environments stepped together; 8 to 64 for training.
     seed: the first environment's, the others count on from it; None for a random one.
     threads: threads of native environments, from 1 to the number of cores; 0 for one per core. Changes no result.
@@ -47,6 +48,9 @@ def make_vec(
     """
     if n_envs < 1:
         raise Refused(f"n_envs must be at least 1, not {n_envs}")
+    if isinstance(env, str) and ":" in env:
+        with suppress(ModuleNotFoundError, gymnasium.error.Error):  # SB3's way leads to the same, and ends there
+            spec_of(env)
     if isinstance(env, str) and is_native(env):
         venv: VecEnv = MujocoVecEnv(env, n_envs, threads=threads, infos=infos, **kwargs)
         if seed is not None:

@@ -2,67 +2,39 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NotRequired, TypedDict, cast
+from typing import Any, cast
 
 import gymnasium
 import mujoco
 import numpy as np
 from gymnasium.utils import seeding
-from numpy.typing import NDArray
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
 
 from geonpg.errors import Refused
 
-from .arrays import Array, Env, Flags, Indices, Info, Numbers
-from .native import task_of
-from .physics import FUNCTIONS, PHYSICS, Acting, Floats, Physics, Recording, Simulations
+from .arrays import Array, Env, Indices, Info, Numbers
+from .native import spec_of, task_of
+from .physics import PHYSICS, Acting, Floats, Physics, Recording, Simulations
 from .reference import Infos, Reference, check_keywords, quietly
 from .rollouts import InputScale, Layer, RolledOut, packed, policy_mean, rolled_out
-
-NO_LIMIT = 2**62  # steps of an episode without a time limit
-
-
-class Transition(NamedTuple):
-    """One step of all environments. `observations` are already those of new episodes where one has ended."""
-
-    observations: Array
-    rewards: Array
-    terminated: Flags
-    truncated: Flags
-    dones: Flags
-    ended: Indices  # the environments whose episode has ended; what follows has one row for each of them
-    final_observations: Array
-    returns: Array
-    lengths: NDArray[np.int64]
-    infos: Sequence[Info] = ()  # gymnasium's own, one for each environment, where they were asked for
-
-
-class MujocoState(TypedDict):
-    """Everything that decides how the environments continue, as checkpoints store it."""
-
-    physics: Array  # [n, size of MuJoCo's state]
-    observations: Array  # the last ones, before any wrapper
-    mark: Array  # `Task.progress`, under its first name
-    returns: Array
-    lengths: NDArray[np.int64]
-    generators: list[Mapping[str, Any]]  # numpy's own form
-    infos: NotRequired[Mapping[str, Array]]
+from .task import physics_of
+from .transitions import MujocoState, Transition
 
 
 class MujocoVecEnv(VecEnv):
     """Environments of one gymnasium MuJoCo id, stepped together.
 
-    env_id: one of the twenty ids that run natively, such as Walker2d-v4; see `TASKS`.
+    env_id: one of the twenty ids that run natively, such as Walker2d-v4; see `TASKS`. Or that of a `Robot` of your own.
     n_envs: environments stepped together; 8 to 64 for training, thousands are possible.
     threads: threads of the physics, from 1 to the number of cores; 0 for one per core. Changes no result.
     render_mode: gymnasium's, "rgb_array", "depth_array" or "human"; None to render nothing.
     infos: fill in gymnasium's own infos (`x_velocity`, `reward_ctrl` …), for one Python call per environment and step;
         without them an info is empty until its episode ends.
-    kwargs: gymnasium's own keywords of this id, such as `ctrl_cost_weight=0.5` or `max_episode_steps=500`.
+    kwargs: the id's own keywords, gymnasium's or a robot's, such as `ctrl_cost_weight=0.5` or `max_episode_steps=500`.
     """
 
     def __init__(
@@ -79,7 +51,7 @@ class MujocoVecEnv(VecEnv):
             raise Refused(f"n_envs must be at least 1, not {n_envs}")
         if threads < 0:
             raise Refused(f"threads must be positive, or 0 for one per core, not {threads}")
-        spec = gymnasium.spec(env_id)
+        spec = spec_of(env_id)
         check_keywords(spec, kwargs)
         with quietly():
             self.wrapped = gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True, **kwargs)
@@ -96,33 +68,19 @@ class MujocoVecEnv(VecEnv):
 
     def _physics(self) -> Physics:
         """Return what the simulations have in common."""
-        reference, task = self.reference, self.task
-        shape = self.wrapped.observation_space.shape
-        assert shape is not None
-        return Physics(
-            model=reference.model,
-            functions={name: getattr(task, name) for name in FUNCTIONS},
-            constants=task.constants(),
-            observation_size=shape[0],
-            frame_skip=reference.frame_skip,
-            time_limit=getattr(self.wrapped.spec, "max_episode_steps", None) or NO_LIMIT,
-            init_qpos=reference.init_qpos,
-            init_qvel=reference.init_qvel,
-            contact_forces=task.contact_forces,
-            joints_only=task.joints_only,
-        )
+        size = gymnasium.spaces.flatdim(self.wrapped.observation_space)
+        return physics_of(self.task, self.reference, size, getattr(self.wrapped.spec, "max_episode_steps", None))
 
     def advance(self, actions: Numbers) -> Transition:
         """Step every environment; those whose episode ends begin another at once."""
         self._controls[0] = actions
         infos = self._infos.of_step(actions) if self._infos is not None else ()
-        simulations, recording = self.simulations, self._recording
-        simulations.record(recording)
-        simulations.take(self._controls, single=actions.dtype == np.float32)
+        recording = self._recording
+        self.simulations.record(recording)
+        self.simulations.take(self._controls, single=actions.dtype == np.float32)
         dones = recording.dones[0]
         ended = dones.nonzero()[0]
-        if self._infos is not None:
-            self._note_resets(ended)
+        self._note_resets(ended)
         return Transition(
             recording.after[0].copy(),
             recording.rewards[0].copy(),
@@ -164,12 +122,15 @@ class MujocoVecEnv(VecEnv):
         space, size = self.action_space, seen.shape[-1]
         assert isinstance(space, gymnasium.spaces.Box)
         mean, deviation, clip = scale or InputScale(np.zeros(size), np.ones(size), math.inf)
-        acting = Acting(*packed(layers), space.low.astype(np.float32), space.high.astype(np.float32), mean, deviation, clip)
-        steps = span or slice(0, len(noise))
-        noise, seen, actions = noise[steps], seen[steps], actions[steps]
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        now = span or slice(None)
+        noise, seen, actions = noise[now], seen[now], actions[now]
         recording = Recording(len(noise), self.num_envs, size)
         self.simulations.record(recording)
-        self.simulations.act(acting, noise, seen, actions)
+        self.simulations.act(Acting(*packed(layers), low, high, mean, deviation, clip), noise, seen, actions)
+        if np.isnan(actions).any():
+            step, i, _ = np.argwhere(np.isnan(actions))[0]
+            raise not_finite(i, actions[step, i].clip(low, high))
         return rolled_out(recording)
 
     def policy_mean(self, layers: Sequence[Layer]) -> Callable[[Numbers], Floats]:
@@ -190,7 +151,7 @@ class MujocoVecEnv(VecEnv):
         # the cheap test first; it also fails for numbers whose square overflows
         if not math.isfinite(np.vdot(actions, actions)) and not np.isfinite(actions).all():
             i = int(np.argmin(np.isfinite(actions).all(1)))
-            raise Refused(f"the action of environment {i} is not finite: {actions[i].tolist()}")
+            raise not_finite(i, actions[i])
         self._actions = actions
 
     def step_wait(self) -> VecEnvStepReturn:
@@ -244,7 +205,7 @@ class MujocoVecEnv(VecEnv):
             "generators": [generator.bit_generator.state for generator in simulations.generators],
         }
         if self._infos is not None:
-            state["infos"] = self._infos.before
+            state["infos"] = {name: kept.copy() for name, kept in self._infos.before.items()}
         return state
 
     def set_state(self, state: MujocoState) -> None:
@@ -254,7 +215,11 @@ class MujocoVecEnv(VecEnv):
         if shape != expected:
             raise Refused(f"this state has shape {shape}, these environments need {expected}")
         simulations.physics[:] = state["physics"]
-        simulations.observations[:] = state["observations"]
+        if "observations" in state:
+            simulations.observations[:] = state["observations"]
+        else:  # then what a state shows that was set
+            simulations.refresh(range(self.num_envs))
+            simulations.physics[:] = state["physics"]
         simulations.before[:] = state["mark"]
         simulations.returns[:], simulations.lengths[:] = state["returns"], state["lengths"]
         for generator, saved in zip(simulations.generators, state["generators"], strict=True):
@@ -276,6 +241,8 @@ class MujocoVecEnv(VecEnv):
         if sets_state or not np.array_equal(before, after):  # to set the same state is a mj_forward too
             row[:] = after
             self.simulations.refresh([index])
+            if self._infos is not None:
+                self._infos.refresh(index)
 
     def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
         """Return an attribute of gymnasium's environment in the state of each of ours."""
@@ -314,3 +281,8 @@ class MujocoVecEnv(VecEnv):
         """Render one environment as gymnasium does."""
         with self._reference_at(index):
             return self.reference.render()
+
+
+def not_finite(index: int, action: Numbers) -> Refused:
+    """Return the refusal of an action that is NaN or infinite."""
+    return Refused(f"the action of environment {index} is not finite: {action.tolist()}")

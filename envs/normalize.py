@@ -106,11 +106,12 @@ class Normalize(VecEnvWrapper):
         scaled: Numbers = rewards / deviation
         return scaled.clip(-self.clip, self.clip, out=scaled)
 
-    def _rows(self, observations: VecEnvObs) -> Numbers:
-        """Return what there are statistics of: [n, 0] if observations, which may then be anything, are not scaled."""
-        if isinstance(observations, dict) and self.scales_observations:
-            return np.concatenate([observations[key] for key in self._columns], axis=1, dtype=np.float64)
-        return np.asarray(observations) if self.scales_observations else np.empty((self.num_envs, 0))
+    def _rows(self, observations: VecEnvObs) -> Array:
+        """Copy what there are statistics of: [n, 0] if observations, which may then be anything, are not scaled."""
+        if not self.scales_observations:
+            return np.empty((self.num_envs, 0))
+        parts = [observations[key] for key in self._columns] if isinstance(observations, dict) else [observations]
+        return np.concatenate(parts, axis=1, dtype=np.float64)
 
     def _note(self, observations: Numbers, rewards: Numbers, dones: Flags) -> None:
         """Take in what some steps returned, [steps, n, ...]: at once, or during a rollout in the end."""
@@ -118,7 +119,7 @@ class Normalize(VecEnvWrapper):
         for t in range(len(rewards)):
             discounted[t] = self._discounted * self.gamma + rewards[t]
             self._discounted = np.where(dones[t], 0.0, discounted[t])
-        self._pending.append((observations.reshape(discounted.size, observations.shape[-1]), discounted.reshape(-1)))
+        self._pending.append((observations.reshape(discounted.size, observations.shape[-1]), discounted.ravel()))
         self._pending_steps += len(rewards)
         if not self._rolling or self._steps_to_merge() <= 0:
             self._merge()
@@ -170,33 +171,26 @@ class Normalize(VecEnvWrapper):
         return isinstance(self.venv, MujocoVecEnv) and self.venv.can_roll
 
     def roll(self, layers: Sequence[Layer], noise: Floats, seen: Array, actions: Floats) -> RolledOut:
-        """Let a Gaussian policy act through a whole rollout, as `MujocoVecEnv.roll` does, on normalised observations."""
+        """Let a Gaussian policy act through a whole rollout, as `MujocoVecEnv.roll` does, on what it sees here."""
         assert isinstance(self.venv, MujocoVecEnv)
         parts, start = list[RolledOut](), 0
         while start < len(noise):
             stop = min(len(noise), start + max(self._steps_to_merge(), 1)) if self.training else len(noise)
-            part = self.venv.roll(layers, noise, seen, actions, self._input_scale(), slice(start, stop))
+            scale = self.input_scale()
+            shown = None if scale is None else InputScale(*scale, self.clip)
+            part = self.venv.roll(layers, noise, seen, actions, shown, slice(start, stop))
             parts.append(self._scaled_part(part, start))
             start = stop
         return joined(parts)
 
     def _scaled_part(self, part: RolledOut, start: int) -> RolledOut:
         """Scale a part of a rollout, which began at step `start`, and take it into the statistics."""
-        scaled = replace(
-            part,
-            rewards=self.scale_rewards(part.rewards),
-            finals=self.normalize_observations(part.finals),
-            steps=part.steps + start,
-        )
+        rewards, finals = self.scale_rewards(part.rewards), self.normalize_observations(part.finals)
         if self.training:
-            rows = part.after if self.scales_observations else part.after[..., :0]
-            self._note(rows, part.rewards, part.dones)
+            self._note(part.after if self.scales_observations else part.after[..., :0], part.rewards, part.dones)
         self._last = part.after[-1]
-        return replace(scaled, after=self.normalize_observations(part.after[-1:]))
-
-    def _input_scale(self) -> InputScale | None:
-        scale = self.input_scale()
-        return None if scale is None else InputScale(*scale, self.clip)
+        after = self.normalize_observations(part.after[-1:])
+        return replace(part, rewards=rewards, finals=finals, steps=part.steps + start, after=after)
 
     def policy_mean(self, layers: Sequence[Layer]) -> Callable[[Numbers], Floats]:
         """Return the function by which `roll` computes means of actions, for batches of observations."""
@@ -234,13 +228,14 @@ class Normalize(VecEnvWrapper):
         check_finite(observations, rewards)
         check_finals(dones, infos)
         self._last = observations
+        seen = self._rows(observations)[None], rewards[None], dones[None]
         if self.training and not self._rolling:
-            self._note(self._rows(observations)[None], rewards[None], dones[None])
+            self._note(*seen)
         for i in dones.nonzero()[0]:
             infos[i]["terminal_observation"] = self.normalize_observations(infos[i]["terminal_observation"])
         scaled = self.scale_rewards(rewards)
         if self.training and self._rolling:
-            self._note(self._rows(observations)[None], rewards[None], dones[None])
+            self._note(*seen)
         return self.normalize_observations(observations), scaled, dones, infos
 
     def get_state(self) -> State:
@@ -254,8 +249,10 @@ class Normalize(VecEnvWrapper):
 
     def set_state(self, state: State) -> None:
         """Continue from `get_state()`, bit for bit."""
-        if self.scales_observations:  # otherwise there are no statistics of them
+        if self.scales_observations:
             self.observation_moments.set_state(state["observations"])
+        else:  # there are none but their number
+            self.observation_moments.count = int(state["observations"]["count"])
         self.return_moments.set_state(state["returns"])
         self._discounted = np.array(state["discounted"], dtype=np.float64)
         restore(self.venv, state["venv"])

@@ -15,6 +15,9 @@ from geonpg.errors import Refused
 from .arrays import Array, Info, Numbers
 from .physics import PHYSICS, Simulations
 
+# keywords that every MuJoCo environment takes
+OF_ANY = ("width", "height", "camera_id", "camera_name", "max_geom", "visual_options", "max_episode_steps")
+
 
 class Reference(Protocol):
     """The fields of gymnasium's MuJoCo environments that we read.
@@ -90,13 +93,19 @@ def quietly() -> Iterator[None]:
 
 
 def check_keywords(spec: EnvSpec, keywords: Iterable[str]) -> None:
-    """Refuse a keyword that gymnasium's environment does not take, and list those that it takes."""
-    own = inspect.signature(load_env_creator(str(spec.entry_point))).parameters
-    legal = [name for name in own if name != "kwargs"]
-    legal += ["width", "height", "camera_id", "camera_name", "max_geom", "visual_options", "max_episode_steps"]
+    """Refuse a keyword that an environment does not take, and list those that it takes."""
+    own = inspect.signature(load_env_creator(str(spec.entry_point))).parameters.values()
+    robot = spec.kwargs.get("robot")  # whose numbers are keywords too
+    legal = [each.name for each in own if each.kind is not each.VAR_KEYWORD and each.name != "robot"]
+    refuse_others(spec.id, keywords, [*legal, *OF_ANY, *(robot.numbers() if robot is not None else ())])
+
+
+def refuse_others(name: str, keywords: Iterable[str], legal: Iterable[str]) -> None:
+    """Refuse a keyword that is not among the legal ones."""
     for keyword in keywords:
         if keyword not in legal:
-            raise Refused(f"{spec.id} takes no keyword {keyword!r}: choose one of {', '.join(legal)}")
+            choices = ", ".join(dict.fromkeys(legal))
+            raise Refused(f"{name} takes no keyword {keyword!r}: choose one of {choices}")
 
 
 class Infos:
@@ -120,9 +129,13 @@ class Infos:
             self.before = {name: np.array(before[name]) for name in self.before}
             return
         for i in range(self.simulations.n):
-            self._load(i)
-            mujoco.mj_forward(self.reference.model, self.reference.data)
-            self._keep(i)
+            self.refresh(i)
+
+    def refresh(self, index: int) -> None:
+        """Look at an environment whose state was set."""
+        self._load(index)
+        mujoco.mj_forward(self.reference.model, self.reference.data)
+        self._keep(index)
 
     def of_step(self, actions: Numbers) -> list[Info]:
         """Return the infos of the step that is about to be taken."""
@@ -138,12 +151,10 @@ class Infos:
     def of_reset(self, which: Iterable[int]) -> dict[int, Info]:
         """Return the infos of episodes that have just begun, by environment."""
         infos = {}
-        for i in which:
+        for i in map(int, which):
             mujoco.mj_resetData(self.reference.model, self.reference.data)
-            self._load(int(i))
-            mujoco.mj_forward(self.reference.model, self.reference.data)
-            infos[int(i)] = dict(self.reference._get_reset_info())
-            self._keep(int(i))
+            self.refresh(i)
+            infos[i] = dict(self.reference._get_reset_info())
         return infos
 
     def _load(self, index: int) -> None:

@@ -48,7 +48,7 @@ def packed(layers: Sequence[Layer]) -> tuple[Floats, Integers, Integers]:
 
 
 def policy_mean(layers: Sequence[Layer]) -> Callable[[Numbers], Floats]:
-    """Return the function that computes means of actions for a batch of observations, as rollouts do, to the last bit."""
+    """Return the function that computes means of actions for a batch of observations, as rollouts do, bit for bit."""
     weights, widths, kinds = packed(layers)
 
     def mean(observations: Numbers) -> Floats:

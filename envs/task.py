@@ -7,8 +7,22 @@ last bit.
 
 from abc import ABC, abstractmethod
 
-from .physics import Constants, Function, Generator, Simulation, ending, first_state, normal, progress, uniform
+from .physics import (
+    FUNCTIONS,
+    Constants,
+    Function,
+    Generator,
+    Physics,
+    Simulation,
+    ending,
+    first_state,
+    normal,
+    progress,
+    uniform,
+)
 from .reference import Reference
+
+NO_LIMIT = 2**62  # steps of an episode without a time limit
 
 
 @progress
@@ -64,6 +78,22 @@ class Task(ABC):
     @abstractmethod
     def constants(self) -> dict[str, float]:
         """Return what the functions read as `k`, by name."""
+
+
+def physics_of(task: Task, reference: Reference, observation_size: int, time_limit: int | None = None) -> Physics:
+    """Return what simulations of a task have in common."""
+    return Physics(
+        model=reference.model,
+        functions={name: getattr(task, name) for name in FUNCTIONS},
+        constants=task.constants(),
+        observation_size=observation_size,
+        frame_skip=reference.frame_skip,
+        time_limit=time_limit or NO_LIMIT,
+        init_qpos=reference.init_qpos,
+        init_qvel=reference.init_qvel,
+        contact_forces=task.contact_forces,
+        joints_only=task.joints_only,
+    )
 
 
 class GymTask(Task):

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .checks import mean_loss
 from .linearisation import Linearisation
 from .network import Call, Network
+from .ranks import Ranks
 from .taylor import FeedForward
 
 LossOfOutputs = Callable[[Tensor], Tensor]  # outputs [cases, ..., size] -> []
@@ -41,42 +43,48 @@ class Forward:
 class OutputsBatch:
     """A batch whose loss is a function of the outputs alone: every point takes one forward and one backward sweep.
 
+    start: the network at the point where a step begins.
     every: metric, connection and KL are measured on every such case.
-    known: the network at the base point, if it was run there before.
     """
 
-    def __init__(
-        self, network: Network, inputs: Tensor, loss: LossOfOutputs, every: int, known: Forward | None = None
-    ) -> None:
-        self._network, self._inputs, self._loss, self._every = network, inputs, loss, every
-        self._latest = known
+    def __init__(self, network: Network, start: Forward, loss: LossOfOutputs, every: int, ranks: Ranks) -> None:
+        self._network, self._start, self._loss, self._every, self._ranks = network, start, loss, every, ranks
+        self._latest = start
+        self.first, self._first_gradient = self._evaluate(start)  # loss and gradient where the step begins
 
-    def forward(self, y: Tensor) -> Forward:
-        """Run the network at y, unless it was run there last."""
-        if self._latest is None or self._latest.y is not y:
-            self._latest = forward(self._network, y, self._inputs)
+    def _forward(self, y: Tensor) -> Forward:
+        """Run the network at y, unless it was run there last, or y is where the step begins."""
+        if y is self._start.y:
+            return self._start
+        if self._latest.y is not y:
+            self._latest = forward(self._network, y, self._start.x)
         return self._latest
 
-    def evaluate(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute loss and gradient at y."""
-        at = self.forward(y).at
+    def _evaluate(self, at: Forward) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
-            z = at.z.detach().requires_grad_()
+            z = at.at.z.detach().requires_grad_()
             loss = self._loss(z)
             (cotangent,) = torch.autograd.grad(loss, z)
         with torch.no_grad():
-            gradient = at.pullback(cotangent)
+            gradient = at.at.pullback(cotangent)
         trained = self._network.layout.trained()
-        return loss.detach(), gradient if trained is None else gradient * trained
+        own = gradient if trained is None else gradient * trained
+        return mean_loss(loss.detach(), self._ranks), self._ranks.mean(own)
+
+    def evaluate(self, y: Tensor) -> tuple[float, Tensor]:
+        """Compute loss and gradient at y."""
+        if y is self._start.y:
+            return float(self.first), self._first_gradient
+        loss, gradient = self._evaluate(self._forward(y))
+        return float(loss), gradient
 
     def linearise(self, y: Tensor) -> FeedForward:
         """Return the network at y on the cases that curvature is measured on."""
-        return self.forward(y).at.thinned(self._every)
+        return self._forward(y).at.thinned(self._every)
 
-    @property
-    def call(self) -> Call:
-        """The cases that curvature is measured on."""
-        return Call((thinned(self._inputs, self._every),))
+    def data(self) -> Batch:
+        """Return it in the form that a flow takes."""
+        return Batch([Call((self._start.x,)).thinned(self._every)], self.evaluate, linearise=self.linearise)
 
 
 def forward(network: Network, y: Tensor, inputs: Tensor) -> Forward:
@@ -84,8 +92,3 @@ def forward(network: Network, y: Tensor, inputs: Tensor) -> Forward:
     at = network.linearise(y, Call((inputs,)))
     assert isinstance(at, FeedForward)
     return Forward(y, inputs, at)
-
-
-def thinned(rows: Tensor, every: int) -> Tensor:
-    """Take every so many-th row."""
-    return rows if every == 1 else rows[::every].contiguous()

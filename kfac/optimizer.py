@@ -1,18 +1,18 @@
 """The natural gradient as a torch optimiser, for any module."""
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, SupportsFloat
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from geonpg.errors import choose, require
+from geonpg.errors import Refused, require
 
 from .batch import Batch, Forward, LossOfOutputs, OutputsBatch, forward
+from .checks import check_settings, mean_loss, rule_and_solver
 from .contexts import autocast_now, restoring_buffers, without_autocast
 from .control import Controller, Move, TrustRegion
 from .families import Family
@@ -23,10 +23,10 @@ from .network import Network
 from .network_flow import FlowMemory, Geometry, NetworkFlow
 from .ranks import ALONE, Ranks
 from .report import Report, report_of
-from .rules import RULES, Memory, Rule
+from .rules import Memory
 from .saved import require_keys, restore_generator
 from .signal import Signal
-from .solvers import SOLVERS, DenseSolver, Solver
+from .solvers import Solver
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +132,8 @@ class NaturalGradient(torch.optim.Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one update and return the loss before it; one that fails leaves the parameters untouched."""
-        require(closure is not None, "NaturalGradient.step needs a closure that computes the loss and returns it")
-        assert closure is not None
+        if closure is None:
+            raise Refused("NaturalGradient.step needs a closure that computes the loss and returns it")
         loss, flow = self.flow(closure)
         self._take(flow)
         return loss
@@ -165,27 +165,12 @@ class NaturalGradient(torch.optim.Optimizer):
         network = self.geometry.network
         return forward(network, network.layout.read(), inputs) if network.is_written_out(inputs) else None
 
-    def _outputs_flow(
-        self, inputs: Tensor, loss: LossOfOutputs, known: Forward | None
-    ) -> tuple[Tensor, NetworkFlow]:
+    def _outputs_flow(self, inputs: Tensor, loss: LossOfOutputs, known: Forward | None) -> tuple[Tensor, NetworkFlow]:
         network, ranks = self.geometry.network, self.geometry.ranks
-        if known is not None and known.x is not inputs:
-            known = None
-        start = network.layout.read() if known is None else known.y
-        batch = OutputsBatch(network, inputs, loss, self._every(len(inputs)), known)
-
-        def evaluate(y: Tensor) -> tuple[Tensor, Tensor]:
-            value, gradient = batch.evaluate(y)
-            return mean_loss(value, ranks), ranks.mean(gradient)
-
-        first = evaluate(start)
-
-        def at(y: Tensor) -> tuple[float, Tensor]:
-            value, gradient = first if y is start else evaluate(y)
-            return float(value), gradient
-
-        data = Batch([batch.call], at, linearise=batch.linearise)
-        return first[0], NetworkFlow(self.geometry, data, start, self.memory, self.damping, self.generator)
+        known = known if known is not None and known.x is inputs else forward(network, network.layout.read(), inputs)
+        batch = OutputsBatch(network, known, loss, self._every(len(inputs)), ranks)
+        flow = NetworkFlow(self.geometry, batch.data(), known.y, self.memory, self.damping, self.generator)
+        return batch.first, flow
 
     def _every(self, cases: int) -> int:
         """Of how many cases curvature is measured on one."""
@@ -314,29 +299,3 @@ class NaturalGradient(torch.optim.Optimizer):
         shapes = [[tuple(x.shape) for x in each] for each in statistics]
         alike = not statistics or shapes == [block.shapes for block in blocks]
         require(alike, "this optimiser state has factors of other shapes than ours: was its max_factor another?")
-
-
-def check_settings(damping: float, alpha: float, gradient_averaging: float) -> None:
-    """Raise Refused for a number that is not legal."""
-    require(damping >= 0 and math.isfinite(damping), f"damping must be finite and not negative, not {damping}")
-    require(-1 <= alpha <= 1, f"alpha must lie in [-1, 1], not {alpha}")
-    require(0 <= gradient_averaging < 1, f"gradient_averaging must lie in [0, 1), not {gradient_averaging}")
-
-
-def rule_and_solver(rule: str, solver: str | Solver) -> tuple[Rule, Solver]:
-    """Look up both by their names; raise Refused for names that are not known, or that do not go together."""
-    integrator = choose("rule", rule, RULES)
-    chosen = choose("solver", solver, SOLVERS) if isinstance(solver, str) else solver
-    exact_needs_dense = math.isinf(integrator.order) and not isinstance(chosen, DenseSolver)
-    require(not exact_needs_dense, f"rule {rule!r} needs solver 'dense': choose that, or ng, mid, geo or geof")
-    return integrator, chosen
-
-
-def mean_loss(loss: Any, ranks: Ranks) -> Any:
-    """Average the ranks' losses: a tensor without a graph if the closure returned a tensor, otherwise a number."""
-    single = loss.numel() == 1 if isinstance(loss, Tensor) else isinstance(loss, SupportsFloat)
-    got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
-    require(single, f"the closure must return the loss, one number, not {got}")
-    if isinstance(loss, Tensor):
-        return torch.full_like(loss.detach(), ranks.number(float(loss.detach())))
-    return ranks.number(float(loss))

@@ -19,8 +19,8 @@ from geonpg.kfac import (
     Solver,
     sparse_initialisation,
 )
-from geonpg.kfac.network import Call, Network
 from geonpg.kfac.batch import Batch
+from geonpg.kfac.network import Call, Network
 from geonpg.kfac.network_flow import FlowMemory, Geometry, NetworkFlow
 
 

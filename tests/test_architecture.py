@@ -20,7 +20,8 @@ ROOMS: dict[str, tuple[set[str], set[str] | None]] = {
     "package": ({"agents", "envs", "kfac", "scripts", "scripts.common", "scripts.models"}, {"numpy"}),
     "kfac": ({"kfac.hessian_free"}, {"torch", "numpy", "scipy"}),
     "kfac.hessian_free": ({"kfac"}, {"torch"}),
-    "envs": (set(), {"numpy", "gymnasium", "mujoco", "stable_baselines3"}),
+    "envs": ({"envs.physics"}, {"numpy", "gymnasium", "mujoco", "stable_baselines3"}),
+    "envs.physics": (set(), {"numpy", "numba", "llvmlite", "mujoco"}),
     "configs": (set(), set()),
     "agents": ({"kfac"}, None),
 }

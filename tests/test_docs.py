@@ -10,6 +10,8 @@ from types import ModuleType
 
 import pytest
 from doc_pages import DOCS, PAGES, README, ROOT, anchors, blocks, commands, inline, links, name_of, prose, rows, section
+from own_robots import EXAMPLES as OWN_ROBOTS
+from own_robots import robots
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from geonpg.configs import FIELDS, spelled
@@ -17,6 +19,7 @@ from geonpg.scripts import cli
 from geonpg.scripts.common.parser import Parser
 
 TRAINING = ROOT / "docs/training.md"
+ROBOTS = ROOT / "docs/robots.md"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FOLDERS = ("agents", "configs", "envs", "kfac", "package", "scripts")
 HISTORY = ROOT / "CHANGELOG.md"  # names what was there once
@@ -31,7 +34,10 @@ current_pages = pytest.mark.parametrize("page", [page for page in PAGES if page 
 
 
 EXAMPLES = {
-    f"{page.stem}-{i}": code for page in DOCS for i, code in enumerate(blocks(page, "python")) if page != TRAINING
+    f"{page.stem}-{i}": code
+    for page in DOCS
+    for i, code in enumerate(blocks(page, "python"))
+    if page not in (TRAINING, ROBOTS)
 }
 
 
@@ -60,6 +66,23 @@ def test_an_environment_of_ones_own_trains(tmp_path: Path, monkeypatch: pytest.M
     assert command[:4] == ["python", "-m", "geonpg", "train"]
     assert cli.main([*command[3:], *TINY]) == 0
     assert list((tmp_path / "runs").glob("mymodule:MyEnv-v0*/final.ckpt"))
+
+
+def test_a_robot_of_ones_own_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page shows the files in docs/examples; its commands and its example run, but for fewer steps."""
+    (model,), (task, example) = blocks(ROBOTS, "xml"), blocks(ROBOTS, "python")
+    assert model == (OWN_ROBOTS / "balancer.xml").read_text()
+    assert task == (OWN_ROBOTS / "balancer.py").read_text()
+    train, evaluate = commands(ROBOTS)
+    assert train[:4] == ["python", "-m", "geonpg", "train"]
+    assert evaluate[:4] == ["python", "-m", "geonpg", "evaluate"]
+    monkeypatch.chdir(tmp_path)
+    with robots(monkeypatch):
+        assert cli.main([*train[3:], *TINY, "--folder", evaluate[4]]) == 0
+        assert cli.main(evaluate[3 : evaluate.index("--video")]) == 0
+        for steps, fewer in SHORTER.items():
+            example = example.replace(steps, fewer)
+        exec(compile(example, "robots", "exec"), {"__name__": "__main__"})
 
 
 # Commands

@@ -1,6 +1,7 @@
 """Lives of `geonpg train`: real processes that tests may kill, starve and wait for.
 
-Importing torch takes seconds, so a nursery process does that once and forks every life from there.
+Importing torch takes seconds, and loading compiled code a while, so a nursery process does that once and forks every
+life from there.
 """
 
 import json
@@ -17,6 +18,7 @@ from typing import Any
 NURSERY = """
 import json, os, resource, sys
 import torch._dynamo  # which torch would import in every life
+from geonpg.envs import make_vec
 from geonpg.scripts.runs import keeper
 from geonpg.scripts.runs import training
 from geonpg.scripts import train
@@ -40,6 +42,7 @@ def wait(child):
             texts.append(file.read())
     return [code, *texts]
 
+make_vec("InvertedPendulum-v4", threads=1)  # loads compiled code, as every life would
 keeper.CHECKPOINT_SECONDS = float(sys.argv[1])
 pipes = {}
 for line in sys.stdin:

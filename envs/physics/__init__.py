@@ -13,6 +13,7 @@ from .functions import (
     Generator,
     Integers,
     Simulation,
+    constants_type,
     ending,
     first_state,
     helper,
@@ -25,6 +26,7 @@ from .functions import (
 from .kernel import FUNCTIONS
 from .policy import LINEAR, RELU, TANH, means
 from .simulations import PHYSICS, Acting, Physics, Recording, Simulations
+from .single import Single
 
 __all__ = [
     "FUNCTIONS",
@@ -43,8 +45,10 @@ __all__ = [
     "Recording",
     "Simulation",
     "Simulations",
+    "Single",
     "all_finite",
     "clipped",
+    "constants_type",
     "control_cost",
     "ending",
     "first_state",

@@ -1,25 +1,26 @@
 """The functions of a task, compiled: what they see, and how they are written.
 
-A task is five small functions of one simulation (`tasks.py`). Numba compiles them at first use, without a C compiler,
-and keeps the result on the disk. `sim` has MuJoCo's arrays as attributes, `k` the task's constants, and `rng` is for
-drawing random numbers by `uniform` and `normal`.
+A task is five small functions of one simulation (`envs/task.py`). Numba compiles them at first use, without a C
+compiler, and keeps the result on the disk. `sim` has MuJoCo's arrays as attributes, `k` the task's constants, and `rng`
+is for drawing random numbers by `uniform` and `normal`.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, TypeVar, cast
 
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.ccallback import CFunc
 from numpy.typing import NDArray
 
 from .calls import call_double, table_at
+from .sources import Compiled, checked, keeps
 from .tables import FLOAT, INT, Kind, TableType
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
-Compiled = Callable[..., Any]
+Python = TypeVar("Python", bound=Compiled)
 
 
 class Simulation(Protocol):
@@ -88,7 +89,10 @@ SIMULATION = TableType("Simulation", {"model": INT, "data": INT, **OURS, **OF_MO
 GENERATOR = TableType("Generator", {"next_double": INT, "state": INT, "next_normal": INT, "bits": INT})
 simulation_at = table_at(SIMULATION)
 
-helper = numba.njit(error_model="numpy", cache=True)  # for functions that compiled ones call
+
+def helper(python: Python) -> Python:
+    """Compile a function that compiled ones may call."""
+    return cast(Python, numba.njit(error_model="numpy", cache=keeps(python))(python))
 
 
 @helper
@@ -109,41 +113,54 @@ def constants_type(names: tuple[str, ...]) -> TableType:
 
 
 class Function:
-    """A function of a task, compiled when its address is asked for, and once for each kind of constants."""
+    """A function of a task, compiled when its address is asked for, and once for each kind of constants.
 
-    def __init__(self, python: Compiled, result: types.Type, more: tuple[types.Type, ...] = ()) -> None:
-        self.python, self._result, self._more = python, result, more
-        self._compiled: dict[str, Any] = {}
+    decorator: the name of the one that made it.
+    """
+
+    def __init__(self, python: Compiled, decorator: str, result: types.Type, *more: types.Type) -> None:
+        self.python, self.decorator, self._result, self._more = python, decorator, result, more
+        self._compiled: dict[tuple[str, bool], CFunc] = {}
         self.__doc__, self.__name__ = python.__doc__, python.__name__
 
-    def address(self, constants: TableType) -> int:
-        """Return the address of the compiled function."""
-        if constants.name not in self._compiled:
+    def address(self, constants: TableType, checks: bool = False) -> int:
+        """Return the address of the compiled function; if it checks, an index beyond the end of an array raises."""
+        key = constants.name, checks
+        if key not in self._compiled:
             signature = self._result(SIMULATION, constants, *self._more)
-            self._compiled[constants.name] = numba.cfunc(signature, cache=True, error_model="numpy")(self.python)
-        return int(self._compiled[constants.name].address)
+            python = checked(self.python) if checks else self.python
+            keep = keeps(python, "checked" if checks else "")
+            compiler: Compiled = numba.cfunc  # takes more than its own types say
+            self._compiled[key] = compiler(signature, cache=keep, error_model="numpy", boundscheck=checks)(python)
+        return code_address(self._compiled[key])
+
+
+def code_address(compiled: CFunc) -> int:
+    """Return where the machine's code of a compiled function lies."""
+    assert compiled.address is not None
+    return int(compiled.address)
 
 
 def observation(python: Compiled) -> Function:
     """Compile `observe(sim, k)`, which fills in `sim.observation`."""
-    return Function(python, types.void)
+    return Function(python, "observation", types.void)
 
 
 def progress(python: Compiled) -> Function:
     """Compile `progress(sim, k)`: a number that the reward of the next step compares with, a position for example."""
-    return Function(python, types.float64)
+    return Function(python, "progress", types.float64)
 
 
 def reward(python: Compiled) -> Function:
     """Compile `reward(sim, k, before)`: the reward of a step; `before` is the progress before it."""
-    return Function(python, types.float64, (types.float64,))
+    return Function(python, "reward", types.float64, types.float64)
 
 
 def ending(python: Compiled) -> Function:
     """Compile `ended(sim, k)`: whether the state after a step ends the episode."""
-    return Function(python, types.int64)
+    return Function(python, "ending", types.int64)
 
 
 def first_state(python: Compiled) -> Function:
-    """Compile `reset(sim, k, rng)`, which sets `sim.qpos` and `sim.qvel` of a new episode; both are MuJoCo's default."""
-    return Function(python, types.void, (GENERATOR,))
+    """Compile `reset(sim, k, rng)`, which sets `sim.qpos` and `sim.qvel` of a new episode; both are the model's own."""
+    return Function(python, "first_state", types.void, GENERATOR)

@@ -50,11 +50,12 @@ POLICY: dict[str, Kind] = {
 }
 ADDRESSES = ("mj_step", "mj_forward", "mj_setState", "mj_getState", "mj_resetData", "mj_rnePostConstraint")
 FUNCTIONS = ("observe", "progress", "reward", "ended", "reset")
-NUMBERS = ("single", "start", "stop", "frame_skip", "state_kind", "time_limit", "contact_forces", "joints_only", "constants")
+STEPS = ("single", "start", "stop", "frame_skip", "state_kind", "time_limit", "contact_forces", "joints_only")
 JOB = TableType(
     "Job",
     {
-        **dict.fromkeys((*NUMBERS, *ADDRESSES, *FUNCTIONS), INT),
+        **dict.fromkeys((*STEPS, *ADDRESSES, *FUNCTIONS), INT),
+        "constants": INT,  # the address of the task's
         "work": INT,  # ROLL, RESET, REFRESH or STOP
         "counter": ("i8", 1),
         "simulations": ("i8", 1),  # a table for each thread
@@ -98,18 +99,20 @@ def begin_episode(job: Job, sim: Simulation, i: int) -> None:
 
 
 @helper
-def act(job: Job, sim: Simulation, x: Floats, y: Floats, t: int, i: int) -> None:
-    """Let the policy act on the present observation."""
+def act(job: Job, sim: Simulation, x: Floats, y: Floats, t: int, i: int) -> bool:
+    """Let the policy act on the present observation; return whether its action is one, and not NaN."""
     seen, observation, mean, deviation = job.seen[t, i], job.observations[i], job.mean, job.deviation
     for j in range(len(observation)):
         scaled = min(max((observation[j] - mean[j]) / deviation[j], -job.clip), job.clip)
         seen[j] = scaled
         x[j] = np.float32(scaled)
     outputs = forward(job.weights, job.widths, job.kinds, x, y)
-    actions, noise, action = job.actions[t, i], job.noise[t, i], sim.action
+    actions, noise, action, valid = job.actions[t, i], job.noise[t, i], sim.action, True
     for j in range(len(action)):
         actions[j] = outputs[j] + noise[j]
         action[j] = min(max(actions[j], job.low[j]), job.high[j])
+        valid = valid and not np.isnan(actions[j])
+    return valid
 
 
 @helper
@@ -138,12 +141,12 @@ def step(job: Job, sim: Simulation, t: int, i: int) -> None:
 
 @helper
 def roll_one(job: Job, sim: Simulation, x: Floats, y: Floats, i: int) -> None:
-    """Take one environment through all steps."""
+    """Take one environment through all steps, or to an action that is NaN."""
     for t in range(job.start, job.stop):
-        if job.acts:
-            act(job, sim, x, y, t, i)
-        else:
+        if not job.acts:
             sim.action[:] = job.controls[t, i]
+        elif not act(job, sim, x, y, t, i):
+            return
         step(job, sim, t, i)
 
 
@@ -179,6 +182,8 @@ def work(job: Job, thread: int) -> None:
             begin_episode(job, sim, i)
         else:
             call_nothing(job.mj_forward, (sim.model, sim.data))
+            if job.contact_forces:
+                call_nothing(job.mj_rnePostConstraint, (sim.model, sim.data))
             look(job, sim, i)
         call_nothing(job.mj_getState, (sim.model, sim.data, row, np.int32(job.state_kind)))
 

@@ -11,7 +11,7 @@ from .functions import Floats, Integers
 
 LINEAR, TANH, RELU = 0, 1, 2
 
-# tanh(x) = x P(x^2) / Q(x^2) for |x| < 8, to 3e-7: a least-squares fit of the relative error, weighted until it is even.
+# tanh(x) = x P(x^2) / Q(x^2) for |x| < 8, to 3e-7: a least-squares fit of relative errors, weighted until all are even.
 LARGEST = 8.0
 TOP = (1.0, 0.13444535434246063, 0.0035716432612389326, 2.189541373809334e-05, 1.523148007720465e-08)
 BOTTOM = (1.0, 0.46777862310409546, 0.026164615526795387, 0.0003411366487853229, 8.522876555616676e-07)

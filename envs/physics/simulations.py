@@ -14,9 +14,22 @@ import numpy as np
 from numba.core import types
 from numpy.typing import NDArray
 
-from .functions import GENERATOR, OF_DATA, OF_MODEL, SIMULATION, Array, Floats, Function, Integers, constants_type
+from .clock import without_clock
+from .functions import (
+    GENERATOR,
+    OF_DATA,
+    OF_MODEL,
+    SIMULATION,
+    Array,
+    Floats,
+    Function,
+    Integers,
+    code_address,
+    constants_type,
+)
 from .kernel import ADDRESSES, FUNCTIONS, JOB, REFRESH, RESET, ROLL, STOP, lead, serve
 from .library import dot_is_fused, mujoco_function, normal_function, power_function
+from .patience import told
 from .semaphores import Semaphore, look_function, post_function, wait_function
 from .tables import Table, addresses_of
 
@@ -34,8 +47,9 @@ class Kernel:
     def __init__(self) -> None:
         compile_lead = numba.cfunc(types.void(JOB), cache=True, error_model="numpy")
         compile_serve = numba.cfunc(types.void(JOB, types.int64), cache=True, error_model="numpy")
-        self.lead = ctypes.CFUNCTYPE(None, ctypes.c_int64)(compile_lead(lead).address)
-        self.serve = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(compile_serve(serve).address)
+        led, served = self._compiled = compile_lead(lead), compile_serve(serve)  # which own the machine's code
+        self.lead = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code_address(led))
+        self.serve = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(code_address(served))
 
 
 compiled_kernel = cache(Kernel)
@@ -113,12 +127,14 @@ class Simulations:
         self._simulations = [simulation_table(shared, data) for data in self._data]
         for row in self.physics:
             mujoco.mj_getState(model, self._data[0], row, PHYSICS)
-        self._job = self._make_job()
-        self._kernel, self._address = compiled_kernel(), self._job.address
-        helpers = [Thread(target=self._kernel.serve, args=(self._address, i), daemon=True) for i in range(1, self.threads)]
-        for helper in helpers:
+        with told():
+            self._job, self._kernel = self._make_job(), compiled_kernel()
+        self._address = self._job.address
+        kept = self._kernel, self._job, self._semaphores
+        self._helpers = [Thread(target=help_with, args=(*kept, i), daemon=True) for i in range(1, self.threads)]
+        for helper in self._helpers:
             helper.start()
-        self._dismiss = finalize(self, dismiss, self._job, self._semaphores, helpers)
+        self._dismiss = finalize(self, dismiss, self._job, self._semaphores)
 
     def _make_job(self) -> Table:
         shared, names = self.shared, tuple(self.shared.constants)
@@ -167,7 +183,8 @@ class Simulations:
     def _run(self, work: int) -> None:
         self._job.words[WORK] = work
         self._counter[0] = 0
-        self._kernel.lead(self._address)
+        with without_clock:
+            self._kernel.lead(self._address)
 
     def _select(self, which: Sequence[int] | NDArray[np.intp]) -> None:
         self._chosen[:] = 0
@@ -200,6 +217,8 @@ class Simulations:
     def act(self, acting: Acting, noise: Floats, seen: Array, actions: Floats) -> None:
         """Let a policy take steps; `seen` and `actions` are filled in.
 
+        A simulation stops before an action that is NaN, and nothing is recorded of its later steps: look for NaN first.
+
         noise: added to the policy's means, [steps, n, actuators]; seen and actions have as many steps.
         """
         room = np.empty((self.threads, 2, int(acting.widths.max())), np.float32)
@@ -210,16 +229,24 @@ class Simulations:
     def close(self) -> None:
         """End the threads; what is asked for later is done by the caller's own."""
         self._dismiss()
+        for helper in self._helpers:
+            helper.join()
         self._job.fill(simulations=addresses_of(self._simulations[:1]))
 
 
-def dismiss(job: Table, semaphores: Sequence[Semaphore], helpers: Sequence[Thread]) -> None:
-    """End threads that wait for jobs."""
+def help_with(kernel: Kernel, job: Table, semaphores: Sequence[Semaphore], thread: int) -> None:
+    """Take part in one job after another until one says to stop; what these look at lives as long."""
+    kernel.serve(job.address, thread)
+
+
+def dismiss(job: Table, semaphores: Sequence[Semaphore]) -> None:
+    """Tell threads that wait for jobs to end.
+
+    Nobody waits for that here: a garbage collection may come while Python's own lock of threads is held.
+    """
     job.fill(work=STOP)
     for semaphore in semaphores[1:-1]:
         semaphore.post()
-    for helper in helpers:
-        helper.join()
 
 
 def simulation_table(shared: Physics, data: mujoco.MjData) -> Table:

@@ -17,10 +17,16 @@ from numba.extending import infer_getattr, lower_getattr_generic, models, regist
 from numba.np import arrayobj
 from numpy.typing import NDArray
 
+# What numba and llvmlite hand to code that writes instructions; they have no types for it.
+Context = Any  # of compilation
+Builder = Any  # of instructions
+Value = Any  # that an instruction yields
+Anything = Any  # that an entry of a table may be: a number or an array
+
 # The kinds of entries: a number, or an array of a dtype with so many dimensions.
 INT, FLOAT = "i8", "f8"
 Kind = str | tuple[str, int]
-ITEMS = {"f8": types.float64, "f4": types.float32, "i8": types.int64, "u1": types.uint8}
+ITEMS: dict[str, types.Type] = {"f8": types.float64, "f4": types.float32, "i8": types.int64, "u1": types.uint8}
 
 # Compiled code is kept on the disk under its types: a change of any file here gives them other names.
 SOURCES = sorted(Path(__file__).parent.glob("*.py"))
@@ -44,15 +50,21 @@ class TableType(types.Type):
 class TableModel(models.PrimitiveModel):
     """A table is its address."""
 
-    def __init__(self, manager: Any, table: Any) -> None:
+    def __init__(self, manager: Context, table: TableType) -> None:
         super().__init__(manager, table, ir.IntType(64))
 
 
-def numba_type(kind: Kind) -> types.Type:
-    """Return what an entry of this kind is to compiled code."""
-    if isinstance(kind, str):
-        return ITEMS[kind]
+def array_type(kind: tuple[str, int]) -> "types.Array[types.Type]":
+    """Return what an array is to compiled code."""
     return types.Array(ITEMS[kind[0]], kind[1], "C")
+
+
+def entry_type(table: TableType, name: str) -> types.Type | None:
+    """Return what an entry is to compiled code; None if there is none of this name."""
+    kind = table.entries.get(name)
+    if kind is None:
+        return None
+    return ITEMS[kind] if isinstance(kind, str) else array_type(kind)
 
 
 @infer_getattr
@@ -61,31 +73,31 @@ class TableAttributes(AttributeTemplate):
 
     key = TableType
 
-    def generic_resolve(self, table: TableType, name: str) -> types.Type | None:
+    def resolve(self, value: TableType, attr: str) -> types.Type | None:
         """Return the type of an entry; None if there is none of this name."""
-        return numba_type(table.entries[name]) if name in table.entries else None
+        return entry_type(value, attr)
 
 
-def word_pointer(builder: Any, table: Any, index: int, kind: Any) -> Any:
+def word_pointer(builder: Builder, table: Value, index: int, kind: ir.Type) -> Value:
     """Point at a word of a table."""
     address = builder.add(table, ir.Constant(ir.IntType(64), 8 * index))
     return builder.inttoptr(address, kind.as_pointer())
 
 
 @lower_getattr_generic(TableType)
-def read_entry(context: Any, builder: Any, table: TableType, value: Any, name: str) -> Any:
+def read_entry(context: Context, builder: Builder, table: TableType, value: Value, name: str) -> Value:
     """Load a number, or make an array of an address and a shape."""
     kind, index = table.entries[name], table.words[name]
     if isinstance(kind, str):
-        return builder.load(word_pointer(builder, value, index, context.get_value_type(numba_type(kind))))
+        return builder.load(word_pointer(builder, value, index, context.get_value_type(ITEMS[kind])))
     shape = [builder.load(word_pointer(builder, value, index + 1 + i, ir.IntType(64))) for i in range(kind[1])]
-    array_type = numba_type(kind)
-    item = context.get_data_type(array_type.dtype)
+    found = array_type(kind)
+    item = context.get_data_type(found.dtype)
     size = context.get_abi_sizeof(item)
     strides = [ir.Constant(ir.IntType(64), size)]
     for length in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], length))
-    array = context.make_array(array_type)(context, builder)
+    array = context.make_array(found)(context, builder)
     address = builder.load(word_pointer(builder, value, index, ir.IntType(64)))
     arrayobj.populate_array(
         array,
@@ -101,10 +113,10 @@ def read_entry(context: Any, builder: Any, table: TableType, value: Any, name: s
 class Table:
     """A table as Python fills it; it keeps its arrays alive."""
 
-    def __init__(self, kind: TableType, **values: Any) -> None:
+    def __init__(self, kind: TableType, **values: Anything) -> None:
         self.kind = kind
         self.words: NDArray[np.int64] = np.zeros(max(kind.size, 1), dtype=np.int64)
-        self.kept: dict[str, Any] = {}
+        self.kept: dict[str, Anything] = {}
         self.fill(**values)
 
     @property
@@ -112,7 +124,7 @@ class Table:
         """Where compiled code finds it."""
         return int(self.words.ctypes.data)
 
-    def fill(self, **values: Any) -> None:
+    def fill(self, **values: Anything) -> None:
         """Set some entries. Arrays must have the dtype and the dimensions of their entry, and lie in C order."""
         for name, value in values.items():
             kind, index = self.kind.entries[name], self.kind.words[name]
@@ -123,7 +135,7 @@ class Table:
             else:
                 self._point(name, value, kind, index)
 
-    def _point(self, name: str, array: NDArray[Any], kind: Kind, index: int) -> None:
+    def _point(self, name: str, array: NDArray[Anything], kind: Kind, index: int) -> None:
         wrong = array.dtype != np.dtype(kind[0]) or array.ndim != kind[1] or not array.flags.c_contiguous
         if wrong:
             raise TypeError(f"{name} must be a C-ordered array {kind}, not {array.dtype} {array.shape}")

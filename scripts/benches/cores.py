@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tqdm import tqdm
 
@@ -86,10 +86,10 @@ def parts_of(segment: Segment, environments: int, measured: float) -> Parts:
 
 def measure_point(env_id: str, environments: int, n_steps: int) -> Parts:
     """Train with all cores for the speed, and with one thread of the environments' for the parts."""
-    shape = {"n_envs": environments, "n_steps": n_steps}
     size = environments * n_steps
     with ExitStack() as stack:
-        settings, alone = settings_of(env_id, **shape), settings_of(env_id, **shape, env_threads=1)
+        settings = settings_of(env_id, n_envs=environments, n_steps=n_steps)
+        alone = replace(settings, env_threads=1)
         agent, single = (our_agent(env_id, chosen, stack) for chosen in (settings, alone))
         prepare(settings)
         train_more(agent, WARM_UP * size)

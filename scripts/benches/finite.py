@@ -17,7 +17,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from geonpg.agents import ACKTR
-from geonpg.agents.inputs import InputScale, change, input_scale
+from geonpg.agents.inputs import InputScale, input_scale, ratio_and_shift
 from geonpg.agents.observations import flattened
 from geonpg.configs import METHODS, load
 from geonpg.errors import Refused
@@ -138,7 +138,7 @@ class Watch(BaseCallback):
         assert isinstance(control, TrustRegion)
         scale = input_scale(self.training_env)
         if self._scale is not None and scale is not None:  # the same observations are other numbers by now
-            ratio, shift = change(self._scale, scale, inputs)
+            ratio, shift = ratio_and_shift(self._scale, scale, inputs)
             inputs = (inputs - shift) / ratio
         with torch.no_grad():
             kl = float(networks.family.kl(z, networks.actor(inputs)).mean())

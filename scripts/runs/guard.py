@@ -119,8 +119,8 @@ def making(env_id: str) -> Iterator[None]:
         cure = " (pip install ale-py)" if missing else ""
         raise Refused(f"environment {env_id!r} cannot be made: {one_line(error)}{cure}") from None
     except Exception as error:  # an environment's own code may raise anything
+        if isinstance(error, Refused) and is_caller(Path(traceback.extract_tb(error.__traceback__)[-1].filename)):
+            raise  # ours, perhaps of a robot that a module registers, and says itself what is wrong
         own = own_frames(error)
-        if isinstance(error, Refused) and not own:  # ours, and says itself what is wrong
-            raise
         where = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
         raise Refused(f"environment {env_id!r} cannot be made: {described(error)}{where}") from error

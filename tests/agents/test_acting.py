@@ -1,6 +1,7 @@
 """The sampler of rollouts against torch's own actor, and against the Gaussian that it claims to draw from."""
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from scipy import stats
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor, nn
 from toy_envs import ACTIONS, OBSERVATIONS, make_world, policy_name, small
 
 from geonpg.agents import ACKTR, ACKTRPolicy
-from geonpg.agents.acting import Act, affine, draw, is_simple, sampler
+from geonpg.agents.acting import Act, draw, numpy_mean, sampler, simple_layers
+from geonpg.envs import MujocoVecEnv, Normalize
 
 NO_NOISE = -40.0  # a log std that single precision does not see beside a mean
 
@@ -28,7 +31,7 @@ def make(
 
 
 def sampler_of(agent: ACKTR, n_steps: int = 1, n_envs: int = 3) -> Act:
-    return sampler(agent.networks, n_steps, n_envs)
+    return sampler(agent.networks, n_steps, cast(VecEnv, SimpleNamespace(num_envs=n_envs)))
 
 
 def views(n: int = 3, seed: int = 0) -> NDArray[np.float64]:
@@ -46,9 +49,8 @@ def torch_mean(agent: ACKTR, observations: Any) -> NDArray[Any]:
 
 
 def is_fast(agent: ACKTR) -> bool:
-    """Does numpy evaluate this policy?"""
-    *layers, _ = agent.networks.actor.children()
-    return is_simple(agent.networks, layers)
+    """Can this policy be evaluated without torch?"""
+    return simple_layers(agent.networks) is not None
 
 
 def assert_acts_like_torch(agent: ACKTR) -> None:
@@ -70,9 +72,49 @@ def test_numpy_computes_torchs_mean(activation: type[nn.Module], hidden: list[in
     assert_acts_like_torch(agent)
 
 
+class Layers(ACKTRPolicy):
+    """A user's hidden layers."""
+
+    layers: tuple[nn.Module, ...]
+
+    def _build_mlp_extractor(self) -> None:
+        super()._build_mlp_extractor()
+        self.mlp_extractor.policy_net = nn.Sequential(*self.layers)
+
+
+def with_layers(*layers: nn.Module) -> ACKTR:
+    return make(policy=type("Own", (Layers,), {"layers": layers}))
+
+
 def test_a_layer_without_bias() -> None:
-    layer, x = nn.Linear(4, 3, bias=False), np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
-    assert np.allclose(affine(layer)(x), layer(torch.as_tensor(x)).detach(), atol=1e-6)
+    agent = with_layers(nn.Linear(4, 8, bias=False), nn.Tanh())
+    assert is_fast(agent)
+    assert_acts_like_torch(agent)
+
+
+def test_layers_in_a_row_and_activations_that_are_none() -> None:
+    """Two linear layers with nothing between them are two layers; of what is no such chain torch takes care."""
+    chain = with_layers(nn.Linear(4, 6), nn.Linear(6, 8), nn.ReLU())
+    assert is_fast(chain)
+    assert_acts_like_torch(chain)
+    for layers in ((nn.Linear(4, 8), nn.Tanh(), nn.ReLU()), (nn.Tanh(), nn.Linear(4, 8))):
+        agent = with_layers(*layers)
+        assert not is_fast(agent)
+        assert_acts_like_torch(agent)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_native_environments_compute_the_mean_as_their_rollouts_do(wrapped: bool) -> None:
+    """And torch's, nearly."""
+    venv: VecEnv = MujocoVecEnv("Hopper-v4", 5, threads=1)
+    venv = Normalize(venv) if wrapped else venv
+    agent = ACKTR("MlpPolicy", venv, n_steps=8, seed=0, policy_kwargs={"log_std_init": NO_NOISE, "ortho_init": False})
+    layers, seen = simple_layers(agent.networks), np.random.default_rng(0).normal(size=(5, 11))
+    assert layers is not None
+    actions = sampler(agent.networks, 1, venv)(seen)
+    assert np.array_equal(actions, cast(Any, venv).policy_mean(layers)(seen))
+    assert np.abs(actions - torch_mean(agent, seen)).max() < 1e-6
+    assert actions.std() > 0.05
 
 
 def test_noise_has_the_policys_deviation() -> None:
@@ -119,13 +161,14 @@ def test_observations_stay_as_they_were_and_actions_are_new_memory() -> None:
 def test_it_follows_the_optimiser() -> None:
     """Updates, and parameters that were loaded, change what the next sampler draws, and its layers at once."""
     agent = make()
-    layer = agent.policy.mlp_extractor.policy_net[0]
-    view, x = affine(layer), views().astype(np.float32)
+    layers, x = simple_layers(agent.networks), views()
+    assert layers is not None
+    view = numpy_mean(layers)
     before = view(x)
     agent.learn(48)
     assert agent.optimizer.steps == 2
     assert not np.allclose(view(x), before, atol=1e-4)
-    assert np.allclose(view(x), layer(torch.as_tensor(x)).detach(), atol=1e-6)
+    assert np.allclose(view(x), torch_mean(agent, x), atol=1e-6)
     assert_acts_like_torch(agent)
     agent.policy.load_state_dict(make(log_std_init=NO_NOISE).policy.state_dict())
     assert np.allclose(view(x), before)
@@ -212,16 +255,9 @@ def test_features_of_the_users_own_are_not_skipped() -> None:
     assert np.abs(sampler_of(agent)(seen) - torch_mean(agent, seen)).max() < 1e-6
 
 
-class OneTanh(ACKTRPolicy):
-    """A user's layers, with one activation object between all of them."""
-
-    def _build_mlp_extractor(self) -> None:
-        super()._build_mlp_extractor()
-        tanh = nn.Tanh()
-        self.mlp_extractor.policy_net = nn.Sequential(nn.Linear(4, 8), tanh, nn.Linear(8, 8), tanh)
-
-
 def test_an_activation_that_stands_twice_is_done_twice() -> None:
-    agent = make(policy=OneTanh)
+    """One object between all layers."""
+    tanh = nn.Tanh()
+    agent = with_layers(nn.Linear(4, 8), tanh, nn.Linear(8, 8), tanh)
     assert agent.networks.standard
     assert_acts_like_torch(agent)

@@ -15,7 +15,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from toy_envs import ACTIONS, OBSERVATIONS, make_world, policy_name, small
 
 from geonpg.agents import ACKTR
-from geonpg.agents.collector import whole_batch
+from geonpg.agents.rolling import shown_now, standing_still
 from geonpg.agents.stepping import Stepper
 from geonpg.envs import MujocoVecEnv, Normalize
 
@@ -50,9 +50,16 @@ def make(env: VecEnv, policy: str = "MlpPolicy", n_steps: int = 12, **options: A
 
 
 def collect(agent: ACKTR, callback: Witness, by: Any = ACKTR) -> bool:
-    """One rollout as `learn` would collect it."""
+    """One rollout as `learn` would collect it. Of ours statistics stand still meanwhile, so let them for SB3's."""
     stepper = Stepper(agent, 1000, callback, reset_num_timesteps=False)
-    return by.collect_rollouts(agent, agent.env, stepper.callback, agent.rollout_buffer, agent.n_steps)
+    how = agent, agent.env, stepper.callback, agent.rollout_buffer, agent.n_steps
+    if by is ACKTR:
+        return by.collect_rollouts(*how)
+    assert agent.env is not None
+    with standing_still(agent.env):
+        goes_on = by.collect_rollouts(*how)
+    agent._last_obs = shown_now(agent.env, agent._last_obs)
+    return goes_on
 
 
 def replay(agent: ACKTR, actions: NDArray[Any]) -> None:
@@ -291,16 +298,6 @@ def test_state_dependent_noise_is_renewed_as_often_as_asked(every: int, changes:
     assert len(first) == 3
     collect(agent, Look())
     assert not torch.equal(noises[6], noises[5]), "every rollout has its own"
-
-
-def test_the_batch_holds_the_rollout_environment_by_environment() -> None:
-    agent = ACKTR("MlpPolicy", Normalize(MujocoVecEnv("Hopper-v4", 3, threads=1)), n_steps=4, seed=0)
-    agent.learn(12)
-    buffer = agent.rollout_buffer
-    steps_first = buffer.observations.reshape(3, 4, -1)  # `train` has put them in order already
-    batch = whole_batch(buffer)
-    assert np.array_equal(batch.observations.numpy().reshape(3, 4, -1), steps_first)
-    assert len(batch.advantages) == 12
 
 
 def test_a_buffer_with_a_get_of_its_own_keeps_it() -> None:

@@ -85,7 +85,7 @@ def test_layers_compute_the_same_of_raw_observations(frames: int) -> None:
     raw = generator.normal(size=(7, frames, 4))
     seen = [torch.as_tensor(((raw - each.mean) / each.deviation).reshape(7, -1)) for each in (before, after)]
     expected = layer(seen[0]).detach()
-    follow([layer], before, after)
+    follow([layer], (before, after))
     assert torch.allclose(layer(seen[1]), expected, rtol=0, atol=1e-13)
 
 
@@ -95,7 +95,7 @@ def test_statistics_that_have_only_begun_are_not_followed() -> None:
     after = InputScale(np.array([0.3, 0.05]), np.array([0.5, 1.05]))
     layer = nn.Linear(2, 3).double()
     weight = layer.weight.detach().clone()
-    follow([layer], before, after)
+    follow([layer], (before, after))
     assert torch.equal(layer.weight[:, 0], weight[:, 0])
     assert torch.allclose(layer.weight[:, 1], 1.05 * weight[:, 1])
 
@@ -104,7 +104,7 @@ def test_frozen_layers_and_other_inputs_are_left_alone() -> None:
     before, after = (InputScale(np.zeros(2), np.full(2, x)) for x in (1.0, 1.05))
     frozen, other = nn.Linear(2, 3).requires_grad_(False), nn.Linear(3, 3)
     kept = [layer.weight.clone() for layer in (frozen, other)]
-    follow([frozen, other], before, after)
+    follow([frozen, other], (before, after))
     assert all(torch.equal(layer.weight, weight) for layer, weight in zip((frozen, other), kept, strict=True))
 
 

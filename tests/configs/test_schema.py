@@ -36,7 +36,7 @@ ACTIVATION = ("one of tanh, relu, elu", ["tanh", "relu", "elu"], ["gelu"])
 
 # Of each key: its legal values in words, some that are legal, some that are not.
 CONTRACT = {
-    **dict.fromkeys(["factors_every", "eval_every"], AT_LEAST_1),
+    **dict.fromkeys(["factors_every", "curvature_every", "eval_every"], AT_LEAST_1),
     **dict.fromkeys(["critic_updates", "cg_iterations", "critic_cg_iterations"], ITERATIONS),
     "n_envs": ("an integer from 1 to 16,384", [1, 16_384], [0, 16_385, 10**20]),
     "n_steps": ("an integer from 1 to 1,000,000", [1, 1e6], [0, 1_000_001, 10**9]),

@@ -1,0 +1,53 @@
+"""Work that is left for later is done once, in either thread, and its errors are told."""
+
+import threading
+
+import pytest
+import torch
+
+from geonpg.agents.beside import Beside
+
+
+def test_nothing_was_left() -> None:
+    beside = Beside[int]()
+    beside.start()
+    assert beside.finish() is None
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_work_is_done_once(started: bool) -> None:
+    beside, done = Beside[str](), list[str]()
+
+    def work() -> str:
+        done.append(threading.current_thread().name)
+        return "result"
+
+    beside.leave(work)
+    assert not done
+    if started:
+        beside.start()
+        beside.start()
+    assert beside.finish() == "result"
+    assert beside.finish() is None
+    assert len(done) == 1
+    assert (done[0] == threading.current_thread().name) is not started
+
+
+def test_errors_are_told_where_the_result_is_asked_for() -> None:
+    beside = Beside[int]()
+    beside.leave(lambda: 1 // 0)
+    beside.start()
+    with pytest.raises(ZeroDivisionError):
+        beside.finish()
+    assert beside.finish() is None
+
+
+def test_it_takes_one_thread_of_torchs() -> None:
+    beside = Beside[int]()
+    before = torch.get_num_threads()
+    try:
+        beside.leave(torch.get_num_threads)
+        beside.start()
+        assert beside.finish() == 1
+    finally:
+        torch.set_num_threads(before)
