@@ -108,6 +108,11 @@ class ACKTR(OnPolicyAlgorithm):
     }
     policy: ActorCriticPolicy
     networks: Networks
+    input_follower: InputFollower
+    assessed: Assessed | None  # the last rollout, if both networks were run on it at once
+    rolled: bool  # was that one call?
+    beside: Beside[UpdateStats]  # what is left of the last update
+    _last_update: UpdateStats | None
 
     # fmt: off
     def __init__(
@@ -123,10 +128,9 @@ class ACKTR(OnPolicyAlgorithm):
         target_kl: float = 0.003, anneal: bool = True, damping: float = 0.01, gradient_averaging: float = 0.9,
         cautious: bool = True, curvature_every: int = 4, cg_iterations: int = 10, factor_averaging: float = 0.95,
         factors_every: int = 1, advantage_floor: float = 0.1, critic_updates: int = 1,
-        critic_learning_rate: float | None = None,
-        critic_solver: str = "pcg", critic_cg_iterations: int = 6, critic_damping: float = 0.03,
-        critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
-        torch_threads: int | None = None, ranks: Ranks = ALONE,
+        critic_learning_rate: float | None = None, critic_solver: str = "pcg", critic_cg_iterations: int = 6,
+        critic_damping: float = 0.03, critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0,
+        critic_lambda: float | None = None, torch_threads: int | None = None, ranks: Ranks = ALONE,
     ) -> None:
         if (rms_prop_eps, use_rms_prop) != (None, None):
             warn("rms_prop_eps and use_rms_prop do nothing here: ACKTR does not use RMSprop", stacklevel=2)
@@ -139,20 +143,16 @@ class ACKTR(OnPolicyAlgorithm):
             )
         self.normalize_advantage, self.advantage_floor, self.anneal = normalize_advantage, advantage_floor, anneal
         self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
-        self.target_kl, self.damping = target_kl, damping
-        self.cautious, self.curvature_every = cautious, curvature_every
-        self.gradient_averaging, self.cg_iterations = gradient_averaging, cg_iterations
-        self.factor_averaging, self.factors_every = factor_averaging, factors_every
+        self.target_kl, self.damping, self.cautious = target_kl, damping, cautious
+        self.gradient_averaging, self.factor_averaging = gradient_averaging, factor_averaging
+        self.curvature_every, self.factors_every, self.cg_iterations = curvature_every, factors_every, cg_iterations
         self.critic_updates, self.critic_learning_rate = critic_updates, critic_learning_rate
         self.critic_solver, self.critic_cg_iterations = critic_solver, critic_cg_iterations
         self.critic_damping, self.critic_target_kl = critic_damping, critic_target_kl
         self.critic_gradient_averaging, self.critic_lambda = critic_gradient_averaging, critic_lambda
         self.torch_threads, self.ranks = torch_threads, ranks
-        self.input_follower, self.seconds = InputFollower(), dict[str, float]()
-        self._last_update: UpdateStats | None = None
-        self.assessed: Assessed | None = None  # the last rollout, if both networks were run on it at once
-        self.rolled = False  # was that one call?
-        self.beside = Beside[UpdateStats]()  # what is left of the last update
+        self.seconds, self.rolled, self.beside = dict[str, float](), False, Beside[UpdateStats]()
+        self.forget_rollouts()
         if _init_setup_model:
             self._setup_model()
     # fmt: on

@@ -146,8 +146,9 @@ class Networks:
         if type(extractor) is not FlattenExtractor or not self.standard or not isinstance(chain, nn.Sequential):
             return []
         first = chain[0]
-        plain = type(first) is nn.Linear and isinstance(first.weight, nn.Parameter) and first.bias is not None
-        return [first] if plain else []
+        if type(first) is not nn.Linear or not isinstance(first.weight, nn.Parameter) or first.bias is None:
+            return []
+        return [first]
 
     def values(self, observations: Observations) -> Tensor:
         """Values [n, 1] of a batch of observations."""

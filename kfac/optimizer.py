@@ -32,8 +32,6 @@ log = logging.getLogger(__name__)
 
 # A rejected step multiplies the damping; accepted ones bring it back to where it was set.
 DAMPING_RAISE, DAMPING_RELAX, MAX_DAMPING = 10.0, 0.8, 1e6
-
-
 FEWEST_CASES = 256  # that curvature is measured on, if a batch has so many
 
 # What states of an earlier version lack.
@@ -138,12 +136,12 @@ class NaturalGradient(torch.optim.Optimizer):
         self._take(flow)
         return loss
 
-    def step_outputs(self, inputs: Tensor, loss: LossOfOutputs, known: Forward | None = None) -> Tensor:
+    def step_outputs(self, inputs: Any, loss: LossOfOutputs, known: Forward | None = None) -> Tensor:
         """Take one update on a loss that is a function of the module's outputs; return the loss before it.
 
         As `step`, but the network is run once per point, and a chain of linear layers and activations without autograd.
 
-        inputs: the batch, what the module takes.
+        inputs: the batch, whatever the module takes as its one argument.
         loss: a function of the outputs [cases, ..., size].
         known: what `forward` returned for these inputs, if the parameters have not changed since.
         """

@@ -13,7 +13,8 @@ SECONDS = 1.0  # what takes longer than this is told; to load what was compiled 
 @contextmanager
 def told() -> Iterator[None]:
     """Say that simulations are being compiled, if what happens inside takes long."""
-    timer = Timer(SECONDS, log.warning, ("compiling the simulations for this machine, once; it takes some ten seconds",))
+    words = "compiling the simulations for this machine, once; it takes some ten seconds"
+    timer = Timer(SECONDS, log.warning, (words,))
     timer.daemon = True
     timer.start()
     try:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from geonpg.envs import MujocoVecEnv
-from geonpg.envs.physics import PHYSICS
+from geonpg.envs.reference import PHYSICS
 from geonpg.scripts.benches.contest import CORES, Contestant
 
 SEED = 0
