@@ -20,7 +20,7 @@ from .arrays import Array, Env, Indices, Info, Numbers
 from .native import spec_of, task_of
 from .physics import PHYSICS, Acting, Floats, Physics, Recording, Simulations
 from .reference import Infos, Reference, check_keywords, quietly
-from .rollouts import InputScale, Layer, RolledOut, packed, policy_mean, rolled_out
+from .rollouts import InputScale, Layer, RolledOut, check_recording, packed, policy_mean, rolled_out
 from .task import physics_of
 from .transitions import MujocoState, Transition
 
@@ -130,6 +130,7 @@ class MujocoVecEnv(VecEnv):
         self.simulations.act(Acting(*packed(layers), low, high, mean, deviation, clip), noise, seen, actions)
         if np.isnan(actions).any():
             step, i, _ = np.argwhere(np.isnan(actions))[0]
+            check_recording(recording, step)  # of an observation that is NaN the policy makes such actions
             raise not_finite(i, actions[step, i].clip(low, high))
         return rolled_out(recording)
 

@@ -19,7 +19,7 @@ from geonpg.finite import check_finals, check_finite
 from .arrays import Array, Flags, Numbers, State
 from .moments import Moments
 from .mujoco import MujocoVecEnv
-from .physics import Floats
+from .physics import Floats, discounted_sums
 from .rollouts import InputScale, Layer, RolledOut, joined, policy_mean
 from .scaling import scaled_space
 from .wrappers import restore, state_of
@@ -115,10 +115,7 @@ class Normalize(VecEnvWrapper):
 
     def _note(self, observations: Numbers, rewards: Numbers, dones: Flags) -> None:
         """Take in what some steps returned, [steps, n, ...]: at once, or during a rollout in the end."""
-        discounted = np.empty(rewards.shape)
-        for t in range(len(rewards)):
-            discounted[t] = self._discounted * self.gamma + rewards[t]
-            self._discounted = np.where(dones[t], 0.0, discounted[t])
+        discounted = discounted_sums(rewards.astype(np.float64), dones, self.gamma, self._discounted)
         self._pending.append((observations.reshape(discounted.size, observations.shape[-1]), discounted.ravel()))
         self._pending_steps += len(rewards)
         if not self._rolling or self._steps_to_merge() <= 0:

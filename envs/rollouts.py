@@ -57,16 +57,16 @@ def policy_mean(layers: Sequence[Layer]) -> Callable[[Numbers], Floats]:
     return mean
 
 
-def check_recording(recording: Recording) -> None:
-    """Raise BrokenEnvironment for the first observation or reward that is not a finite float32."""
-    ended = recording.dones
-    finals = recording.finals[ended]
-    if fits(recording.after) and fits(recording.rewards) and fits(finals):
+def check_recording(recording: Recording, steps: int | None = None) -> None:
+    """Raise BrokenEnvironment for the first observation or reward, of so many steps, that is not a finite float32."""
+    now = slice(steps)
+    ended, finals = recording.dones[now], recording.finals[now]
+    after, rewards = recording.after[now], recording.rewards[now]
+    if fits(after) and fits(rewards) and fits(finals[ended]):
         return
     for t in range(len(ended)):
-        shown = np.where(ended[t][:, None], recording.finals[t], recording.after[t])
-        check_finite(shown, recording.rewards[t])
-        check_finite(recording.after[t])
+        check_finite(after[t], rewards[t])
+        check_finite(np.where(ended[t][:, None], finals[t], after[t]))
 
 
 def rolled_out(recording: Recording) -> RolledOut:

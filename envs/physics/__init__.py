@@ -5,6 +5,7 @@ Python sees of it.
 """
 
 from .arithmetic import all_finite, clipped, control_cost, length, squared, sum_of_squares, summed
+from .discounting import discounted_sums
 from .functions import (
     Array,
     Constants,
@@ -50,6 +51,7 @@ __all__ = [
     "clipped",
     "constants_type",
     "control_cost",
+    "discounted_sums",
     "ending",
     "first_state",
     "helper",

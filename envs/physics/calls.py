@@ -59,6 +59,28 @@ def next_index(typing: Typing, counter: types.Type) -> Generated:
 
 
 @inlined
+def tell_all(typing: Typing, address: types.Type, value: types.Type) -> Generated:
+    """Write a number that other threads wait for, after all that was written before it."""
+
+    def codegen(context: Context, builder: Builder, signature: Signature, values: Value) -> Value:
+        builder.atomic_rmw("xchg", builder.inttoptr(values[0], WORD.as_pointer()), values[1], "release")
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64), codegen
+
+
+@inlined
+def seen_by_all(typing: Typing, address: types.Type) -> Generated:
+    """Read a number that other threads write, before all that is read after it."""
+
+    def codegen(context: Context, builder: Builder, signature: Signature, values: Value) -> Value:
+        pointer = builder.inttoptr(values[0], WORD.as_pointer())
+        return builder.atomic_rmw("add", pointer, ir.Constant(WORD, 0), "acquire")
+
+    return types.int64(types.int64), codegen
+
+
+@inlined
 def set_word(typing: Typing, table: types.Type, index: types.Type, value: types.Type) -> Generated:
     """Write one word of the table at an address."""
 

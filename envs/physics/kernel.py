@@ -1,6 +1,6 @@
 """The kernel: one call takes environments through a whole rollout, or one step, or a reset, without the interpreter.
 
-Threads share a job and take environments from its counter, so that none waits for another between two steps. An
+Threads share a job and take environments from its counter, for a stretch of steps each, so that hardly any waits. An
 environment lives in its row of `physics` and of the other arrays; a thread loads it into its own simulation.
 """
 
@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from .calls import address_of, call_double, call_int, call_nothing, call_word, data_of, next_index, set_word
+from .calls import (
+    address_of,
+    call_double,
+    call_int,
+    call_nothing,
+    call_word,
+    data_of,
+    next_index,
+    seen_by_all,
+    set_word,
+    tell_all,
+)
 from .functions import SIMULATION, Floats, Simulation, helper, simulation_at
 from .policy import forward
 from .semaphores import FOREVER, NOW
@@ -34,6 +45,7 @@ LIVING: dict[str, Kind] = {  # [environments, ...]: what goes on from job to job
     "returns": ("f8", 1),
     "lengths": ("i8", 1),
     "generators": ("i8", 1),
+    "stretches": ("i8", 1),  # of steps that each has behind it
     "chosen": ("u1", 1),  # which of them a reset or refresh is for
 }
 POLICY: dict[str, Kind] = {
@@ -59,6 +71,7 @@ JOB = TableType(
         "work": INT,  # ROLL, RESET, REFRESH or STOP
         "counter": ("i8", 1),
         "simulations": ("i8", 1),  # a table for each thread
+        "give_way": INT,  # lets other threads run
         "post": INT,  # semaphores: functions, one for each thread to wait for a job, one to tell that it has ended
         "look": INT,
         "wait": INT,
@@ -71,6 +84,7 @@ JOB = TableType(
 )
 ROLL, RESET, REFRESH, STOP = 0, 1, 2, 3
 OBSERVATION, SINGLE = SIMULATION.words["observation"], SIMULATION.words["single"]
+STRETCH = 16  # steps of one environment before a thread takes on another: none waits long for the last in the end
 AWAKE = 10_000  # looks at a semaphore before a thread sleeps, some 200 microseconds
 
 Job = Any  # a table of the kind JOB, whose entries compiled code reads as attributes
@@ -140,9 +154,10 @@ def step(job: Job, sim: Simulation, t: int, i: int) -> None:
 
 
 @helper
-def roll_one(job: Job, sim: Simulation, x: Floats, y: Floats, i: int) -> None:
-    """Take one environment through all steps, or to an action that is NaN."""
-    for t in range(job.start, job.stop):
+def roll_one(job: Job, sim: Simulation, x: Floats, y: Floats, i: int, stretch: int) -> None:
+    """Take one environment through one stretch of the steps, or to an action that is NaN."""
+    first = job.start + stretch * STRETCH
+    for t in range(first, min(first + STRETCH, job.stop)):
         if not job.acts:
             sim.action[:] = job.controls[t, i]
         elif not act(job, sim, x, y, t, i):
@@ -164,28 +179,47 @@ def wait(job: Job, semaphore: int) -> None:
 
 
 @helper
+def take_turn(job: Job, i: int, stretch: int) -> None:
+    """Wait until an environment has come to a stretch: another thread may be on the one before it."""
+    while seen_by_all(data_of(job.stretches) + 8 * i) < stretch:
+        call_int(job.give_way, (0,))
+
+
+@helper
+def begin_or_look(job: Job, sim: Simulation, i: int) -> None:
+    """Begin a new episode, or look at a state that was set."""
+    if job.work == RESET:
+        begin_episode(job, sim, i)
+        return
+    call_nothing(job.mj_forward, (sim.model, sim.data))
+    if job.contact_forces:
+        call_nothing(job.mj_rnePostConstraint, (sim.model, sim.data))
+    look(job, sim, i)
+
+
+@helper
 def work(job: Job, thread: int) -> None:
-    """Do the job for one environment after another, until the counter has passed the last."""
+    """Take on one environment after another for a stretch of steps each, until the counter has passed the last."""
     sim, x, y = simulation_at(job.simulations[thread]), job.room[thread, 0], job.room[thread, 1]
     set_word(address_of(sim), SINGLE, job.single)
+    n = len(job.physics)
+    stretches = (job.stop - job.start + STRETCH - 1) // STRETCH if job.work == ROLL else 1
     while True:
-        i = next_index(data_of(job.counter))
-        if i >= len(job.physics):
+        number = next_index(data_of(job.counter))
+        if number >= n * stretches:
             return
+        i, stretch = number % n, number // n
         if job.work != ROLL and not job.chosen[i]:
             continue
+        take_turn(job, i, stretch)
         row = data_of(job.physics) + 8 * i * job.physics.shape[1]
         call_nothing(job.mj_setState, (sim.model, sim.data, row, np.int32(job.state_kind)))
         if job.work == ROLL:
-            roll_one(job, sim, x, y, i)
-        elif job.work == RESET:
-            begin_episode(job, sim, i)
+            roll_one(job, sim, x, y, i, stretch)
         else:
-            call_nothing(job.mj_forward, (sim.model, sim.data))
-            if job.contact_forces:
-                call_nothing(job.mj_rnePostConstraint, (sim.model, sim.data))
-            look(job, sim, i)
+            begin_or_look(job, sim, i)
         call_nothing(job.mj_getState, (sim.model, sim.data, row, np.int32(job.state_kind)))
+        tell_all(data_of(job.stretches) + 8 * i, stretch + 1)
 
 
 def lead(job: Job) -> None:

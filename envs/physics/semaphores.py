@@ -34,6 +34,11 @@ def look_function() -> int:
     return address_of(system().dispatch_semaphore_wait if sys.platform == "darwin" else system().sem_trywait)
 
 
+def give_way_function() -> int:
+    """Return the address of the function that lets other threads run."""
+    return address_of(system().sched_yield)
+
+
 class Semaphore:
     """A semaphore that nobody may pass yet."""
 

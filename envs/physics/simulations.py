@@ -30,7 +30,7 @@ from .functions import (
 from .kernel import ADDRESSES, FUNCTIONS, JOB, REFRESH, RESET, ROLL, STOP, lead, serve
 from .library import dot_is_fused, mujoco_function, normal_function, power_function
 from .patience import told
-from .semaphores import Semaphore, look_function, post_function, wait_function
+from .semaphores import Semaphore, give_way_function, look_function, post_function, wait_function
 from .tables import Table, addresses_of
 
 # Everything that the next mj_step depends on, the solver's warm start included.
@@ -122,6 +122,7 @@ class Simulations:
         self._generators: list[np.random.Generator] = []
         self._chosen: Bytes = np.ones(n, np.uint8)
         self._counter: Integers = np.zeros(1, np.int64)
+        self._stretches: Integers = np.zeros(n, np.int64)
         self._recording: Recording | None = None
         self._data = [mujoco.MjData(model) for _ in range(self.threads)]
         self._simulations = [simulation_table(shared, data) for data in self._data]
@@ -156,12 +157,13 @@ class Simulations:
             before=self.before,
             returns=self.returns,
             lengths=self.lengths,
+            stretches=self._stretches,
             chosen=self._chosen,
             room=np.zeros((self.threads, 2, 1), np.float32),
         )
         self._semaphores = [Semaphore() for _ in range(self.threads + 1)]
         begins = np.array([semaphore.address for semaphore in self._semaphores[:-1]], dtype=np.int64)
-        job.fill(post=post_function(), look=look_function(), wait=wait_function())
+        job.fill(post=post_function(), look=look_function(), wait=wait_function(), give_way=give_way_function())
         job.fill(begins=begins, ends=self._semaphores[-1].address)
         return job
 
@@ -182,7 +184,7 @@ class Simulations:
 
     def _run(self, work: int) -> None:
         self._job.words[WORK] = work
-        self._counter[0] = 0
+        self._counter[0] = self._stretches[:] = 0
         with without_clock:
             self._kernel.lead(self._address)
 

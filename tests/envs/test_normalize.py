@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium import spaces
+from rollout_paths import by_one_call, layers_for, noise_for
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import VecEnv
@@ -297,6 +298,59 @@ class Meeting:
         everyone = [self.said[0], self.said[1]]
         self.barrier.wait(30)
         return everyone
+
+
+def both(env: Normalize) -> tuple[Any, Any]:
+    return env.observation_moments.get_state(), env.return_moments.get_state()
+
+
+def side_by_side(play: Any, halves: list[Normalize], whole: Normalize, meeting: Meeting) -> list[int]:
+    """Play with two halves, which share statistics, and with all; returns how often each half has exchanged."""
+    asked = [0, 0]
+
+    def gather(rank: int, own: Any) -> Any:
+        asked[rank] += 1
+        return meeting.shown(rank, own)
+
+    for rank, half in enumerate(halves):
+        half.gather = partial(gather, rank)
+    threads = [Thread(target=play, args=(half, rank)) for rank, half in enumerate(halves)]
+    for thread in threads:
+        thread.start()
+    play(whole, None)
+    for thread in threads:
+        thread.join()
+    return asked
+
+
+@pytest.mark.parametrize("one_call", [False, True])
+def test_processes_exchange_once_in_a_rollout(one_call: bool) -> None:
+    """After their beginning, and then have the statistics of all environments; whoever rolls out in whichever way."""
+    whole = Normalize(MujocoVecEnv("Hopper-v4", 4, threads=1))
+    halves = [Normalize(MujocoVecEnv("Hopper-v4", 2, threads=1)) for _ in range(2)]
+    layers, noise = layers_for(whole), [noise_for(whole, 24, seed=seed) for seed in range(4)]
+
+    def play(env: Normalize, rank: int | None) -> None:
+        env.seed(3 + 2 * (rank or 0))
+        env.reset()
+        for drawn in noise:
+            own = drawn if rank is None else np.ascontiguousarray(drawn[:, 2 * rank : 2 * rank + 2])
+            if one_call:
+                by_one_call(env, layers, own)
+            else:
+                with env.rollout():
+                    for action in own:
+                        env.step(action.clip(-1, 1))
+
+    beginning = 1 + len([1, 3, 7, 15]) + 1  # the reset, whenever they would double, and the end of the first rollout
+    assert side_by_side(play, halves, whole, Meeting()) == [beginning + 3] * 2
+    for half in halves:
+        assert str(both(half)) == str(both(halves[0]))
+        for name in ("observation_moments", "return_moments"):
+            ours, theirs = getattr(half, name), getattr(whole, name)
+            assert ours.count == theirs.count
+            assert np.allclose(ours.mean, theirs.mean, rtol=1e-9, atol=1e-12)
+            assert np.allclose(ours.squares, theirs.squares, rtol=1e-9, atol=1e-12)
 
 
 def test_processes_that_share_statistics_have_those_of_all_environments() -> None:

@@ -48,6 +48,42 @@ def test_E17_infos_are_gymnasiums_where_they_are_asked_for(env_id: str) -> None:
                 assert_equal(venv.reset_infos[i], env.reset()[1])
 
 
+@pytest.mark.parametrize("env_id", ["Ant-v4", "Ant-v5", "Humanoid-v4", "HalfCheetah-v5"])
+def test_infos_after_a_state_that_was_set_are_gymnasiums(env_id: str) -> None:
+    """Velocities begin where the state was put, not where the environment was before."""
+    venv, original = MujocoVecEnv(env_id, 2, infos=True), gym_env(env_id)
+    inner: Any = original.unwrapped
+    venv.seed(6)
+    venv.reset()
+    original.reset(seed=7)
+    actions = actions_for(venv, 3)
+    for row in actions[:2]:
+        venv.step(row)
+        original.step(row[1])
+    qpos, qvel = inner.data.qpos.copy(), inner.data.qvel.copy()
+    qpos[0] += 5
+    inner.set_state(qpos, qvel)
+    venv.env_method("set_state", qpos, qvel, indices=1)
+    assert_equal(venv.step(actions[2])[3][1], original.step(actions[2][1])[4])
+
+
+def test_a_state_with_infos_stays_as_it_was() -> None:
+    """What follows does not change it; into the environments that it is of it goes back."""
+    venv = MujocoVecEnv("Ant-v4", 2, infos=True)
+    venv.seed(0)
+    venv.reset()
+    actions = actions_for(venv, 12)
+    for row in actions[:6]:
+        venv.step(row)
+    state = venv.get_state()
+    runs = []
+    for _ in range(2):
+        runs.append([info for row in actions[6:] for info in venv.step(row)[3]])
+        venv.set_state(state)
+    for one, other in zip(*runs, strict=True):
+        assert_equal(one, other)
+
+
 def assert_equal(infos: dict[str, Any], expected: dict[str, Any]) -> None:
     expected.pop("TimeLimit.truncated", None)  # there if another test has imported rl_zoo3, which patches gymnasium
     assert infos.keys() == expected.keys()

@@ -83,8 +83,7 @@ def test_a_function_is_compiled_for_each_kind_of_constants() -> None:
     addresses = []
     for names in (("weight", "shift"), ("other", "shift", "weight")):
         kind = constants_type(names)
-        constants = Table(kind, **{"weight": 10.0, "shift": 0.5, "other": 7.0} | {}) if len(names) == 3 else None
-        constants = constants or Table(kind, weight=10.0, shift=0.5)
+        constants = Table(kind, weight=10.0, shift=0.5)
         addresses.append(weighted.address(kind))
         call = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64, ctypes.c_int64)(addresses[-1])
         assert call(simulation.address, constants.address) == 20.5

@@ -10,9 +10,7 @@ from numba.core.errors import TypingError
 from geonpg.envs.physics.calls import address_of, data_of, fused, next_index, set_word, table_at
 from geonpg.envs.physics.tables import FLOAT, INT, Kind, Table, TableType, addresses_of
 
-ARRAYS: dict[str, Kind] = {
-    f"{dtype}_{ndim}": (dtype, ndim) for dtype in ("f8", "f4", "i8", "u1") for ndim in (1, 2, 3)
-}
+ARRAYS: dict[str, Kind] = {f"{dtype}_{ndim}": (dtype, ndim) for dtype in ("f8", "f4", "i8", "u1") for ndim in (1, 2, 3)}
 EVERY = TableType("Every", {"count": INT, **ARRAYS, "share": FLOAT, "last": INT})
 every_at = table_at(EVERY)
 
