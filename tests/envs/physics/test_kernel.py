@@ -9,6 +9,7 @@ from native_envs import IDS, actions_for, gym_env
 from rollout_paths import Played, assert_same, by_one_call, by_steps, layers_for, noise_for
 
 from geonpg.envs import MujocoVecEnv
+from geonpg.envs.physics.kernel import STRETCH
 from geonpg.errors import Refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -26,9 +27,12 @@ def begun(env_id: str, n: int = 8, threads: int = 1, **kwargs: Any) -> tuple[Muj
 
 @pytest.mark.parametrize("env_id", IDS)
 def test_a_rollout_is_as_many_steps_for_any_number_of_threads(env_id: str) -> None:
-    """Two rollouts, one after the other, through time limits and resets: what happens, and the state at their end."""
+    """Two rollouts, one after the other, through time limits and resets: what happens, and the state at their end.
+
+    They are longer than the stretches of steps after which a thread takes on another environment.
+    """
     venv, first = begun(env_id, max_episode_steps=8)
-    layers, noise = layers_for(venv), [noise_for(venv, 7, seed=seed) for seed in (1, 2)]
+    layers, noise = layers_for(venv), [noise_for(venv, steps, seed=steps) for steps in (7, STRETCH + 3)]
     truth = [by_steps(venv, first, layers, noise[0])]
     truth.append(by_steps(venv, truth[0].last, layers, noise[1]))
     end = venv.get_state()
@@ -55,6 +59,18 @@ def test_episodes_that_end_by_themselves(env_id: str, limit: int, own: dict[str,
     rolling, _ = begun(env_id, 4, threads=3, max_episode_steps=limit, **own)
     assert_same(by_one_call(rolling, layers, noise), truth)
     assert_same(rolling.get_state(), venv.get_state())
+    rolling.close()
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_rollouts_of_many_stretches(threads: int) -> None:
+    """Whoever takes on an environment waits for whoever has it; more threads than cores, and slow ones among them."""
+    venv, _ = begun("Walker2d-v4", 5)
+    layers, noise = layers_for(venv), noise_for(venv, 12 * STRETCH + 5)
+    truth, end = by_one_call(venv, layers, noise), venv.get_state()
+    rolling, _ = begun("Walker2d-v4", 5, threads=threads)
+    assert_same(by_one_call(rolling, layers, noise), truth)
+    assert_same(rolling.get_state(), end)
     rolling.close()
 
 
