@@ -9,6 +9,7 @@ from .moments import Moments
 from .mujoco import MujocoVecEnv
 from .native import TASKS, is_native
 from .normalize import Normalize, frozen
+from .physics import PHYSICS
 from .reference import quietly
 from .robots import Robot, RobotEnv, register
 from .transitions import Transition
@@ -16,6 +17,7 @@ from .vector import GymVectorEnv
 from .wrappers import Frames, ScaleActions
 
 __all__ = [
+    "PHYSICS",
     "TASKS",
     "Frames",
     "GymVectorEnv",

@@ -63,7 +63,7 @@ def fits(numbers: Array) -> bool:
     # the cheap test first; it also fails for numbers whose square overflows
     if numbers.size <= FEW and float(np.vdot(numbers, numbers)) <= LARGEST_SQUARE:  # in float64, where it is finite
         return True
-    return numbers.size == 0 or bool(numbers.max() <= LARGEST and numbers.min() >= -LARGEST)
+    return numbers.size == 0 or (float(numbers.max()) <= LARGEST and float(numbers.min()) >= -LARGEST)
 
 
 def first_broken(rows: Array) -> tuple[int, float]:

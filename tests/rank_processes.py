@@ -126,6 +126,7 @@ def trained(ranks: Ranks, *counts: int) -> list[dict[str, Any]]:
             found.append(
                 {
                     "parameters": torch.cat([p.detach().reshape(-1) for p in agent.policy.parameters()]),
+                    "actor": torch.cat([p.detach().reshape(-1) for p in agent.networks.actor.parameters()]),
                     "moments": [moments.observation_moments.get_state(), moments.return_moments.get_state()],
                     "episodes": [(episode["r"], episode["l"]) for episode in agent.ep_info_buffer],
                     "steps": agent.num_timesteps,

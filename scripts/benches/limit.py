@@ -14,8 +14,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from geonpg.envs import MujocoVecEnv
-from geonpg.envs.reference import PHYSICS
+from geonpg.envs import PHYSICS, MujocoVecEnv
 from geonpg.scripts.benches.contest import CORES, Contestant
 
 SEED = 0

@@ -240,7 +240,7 @@ class Run(Generic[Agent]):
             "env": self.plan.env_id,
             "settings": asdict(self.plan.settings),
             "steps": self.steps,
-            "policy": self.agent.policy.state_dict(),
+            "policy": self.agent.get_parameters()["policy"],  # of an update that is complete
             "normalization": normalization.observation_moments.get_state() if normalization else None,
         }
 

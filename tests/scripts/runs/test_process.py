@@ -52,9 +52,13 @@ def test_fifty_updates_leave_all_ranks_equal_to_the_last_bit(pair: list[dict[str
 
 
 def test_two_ranks_train_as_one_process_does(pair: list[dict[str, Any]]) -> None:
-    """Up to rounding, which is float32's and grows: two updates."""
+    """Up to rounding, which is float32's and grows: two updates.
+
+    The critic's conjugate gradients make 2e-5 of a last bit: of one that is changed in its first parameters, too.
+    """
     (alone,), shared = rank_processes.trained(ALONE, 2), pair[0]["early"]
-    assert float((alone["parameters"] - shared["parameters"]).abs().max()) < 1e-5
+    assert float((alone["actor"] - shared["actor"]).abs().max()) < 1e-6
+    assert float((alone["parameters"] - shared["parameters"]).abs().max()) < 1e-4
     for mine, theirs in zip(alone["moments"], shared["moments"], strict=True):
         assert mine["count"] == theirs["count"]
         assert np.allclose(mine["mean"], theirs["mean"], atol=1e-5)
