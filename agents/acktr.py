@@ -3,7 +3,6 @@
 The main path: SB3's `learn` calls `collect_rollouts` (collector.py) and `train` (updates.py) in turn.
 """
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -39,7 +38,6 @@ from .threads import threads_for, using_threads
 from .update_stats import UpdateStats, policy_stats
 from .updates import fit_critic, improve_policy, limit_step, standardised
 
-CORES = os.cpu_count() or 1
 ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
@@ -218,8 +216,8 @@ class ACKTR(OnPolicyAlgorithm):
         self._update_learning_rate(self.policy.optimizer)
         limit_step(self.optimizer, self.target_kl, self._current_progress_remaining if self.anneal else 1.0)
         networks, optimizer, buffer = self.networks, self.optimizer, self.rollout_buffer
-        assessed, self.assessed = self.assessed, None
-        batch = whole_batch(networks, buffer) if assessed is None else assessed.batch(buffer)
+        batch = self.assessed.batch(buffer) if self.assessed else whole_batch(networks, buffer)
+        self.assessed = None
         with self.timed("policy"):
             advantages = self.scaled(batch.advantages)
             losses = improve_policy(networks, optimizer, batch, advantages, self.ent_coef, self.ranks)
@@ -228,7 +226,8 @@ class ACKTR(OnPolicyAlgorithm):
         self._n_updates += 1
         stats = policy_stats(self._n_updates, *losses, buffer, optimizer, getattr(self.policy, "log_std", None))
         self.beside.leave(partial(self._fit_critic, batch, change, stats))
-        if not (self.rolled and batch.critic is not None and self.ranks.size == 1 and CORES > 1):
+        alone = self.ranks.size == 1 and torch.get_num_threads() == 1  # as the thread beside has
+        if not (self.rolled and alone and batch.critic and self.num_timesteps < self._total_timesteps):
             self.finish_update()
 
     def _fit_critic(self, batch: UpdateBatch, change: Change | None, stats: UpdateStats) -> UpdateStats:
@@ -242,8 +241,7 @@ class ACKTR(OnPolicyAlgorithm):
 
     def finish_update(self) -> None:
         """Wait until the last update is complete, and log its numbers; whatever looks at the critic asks for this."""
-        stats = self.beside.finish()
-        if stats is not None:
+        if (stats := self.beside.finish()) is not None:
             self._last_update = stats
             stats.record(self.logger)
 
@@ -285,9 +283,10 @@ class ACKTR(OnPolicyAlgorithm):
         """Train for so many steps of all environments together; the arguments are SB3's."""
         how = log_interval, tb_log_name, reset_num_timesteps, progress_bar
         with self.using_threads():
-            super().learn(total_timesteps, callback, *how)
-            self.finish_update()
-        return self
+            try:
+                return super().learn(total_timesteps, callback, *how)
+            finally:
+                self.finish_update()
 
     def get_parameters(self) -> dict[str, dict[str, Any]]:
         """Return the parameters of policy and optimisers, as SB3 saves them."""
@@ -297,4 +296,5 @@ class ACKTR(OnPolicyAlgorithm):
     def set_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Set the parameters of policy and optimisers, as SB3 loads them."""
         self.finish_update()
+        self.assessed = None
         super().set_parameters(*args, **kwargs)

@@ -36,7 +36,11 @@ class Beside(Generic[T]):
 
     def finish(self) -> T | None:
         """Finish the work that was left and return its result; None if nothing was left."""
-        work, running, self._work, self._running = self._work, self._running, None, None
-        if running is not None:
-            return running.result()
-        return None if work is None else work()
+        work, running = self._work, self._running
+        if work is None:
+            return None
+        try:
+            return work() if running is None else running.result()
+        finally:
+            if running is None or running.done():  # or a signal has ended the waiting, not the work
+                self._work = self._running = None

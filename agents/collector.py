@@ -1,5 +1,6 @@
 """Collect a rollout: one pass of the policy per vector step; the critic sees the whole rollout at once, afterwards."""
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +18,7 @@ from .acting import sampler
 from .batches import assessed
 from .observations import Array, Observations, flattened, stacked
 from .outputs import draws_of
-from .rolling import can_roll, roll, shown_now, standing_still
+from .rolling import can_roll, roll, sees_updates, shown_now, standing_still
 
 if TYPE_CHECKING:
     from .acktr import ACKTR
@@ -38,9 +39,11 @@ def collect(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Rollout
     """Fill the buffer as SB3's `collect_rollouts` does; return False if a callback ended it."""
     agent.policy.set_training_mode(False)
     buffer.reset()
+    if sees_updates(callback):
+        agent.finish_update()
     callback.on_rollout_start()
     with agent.timed("rollout"), standing_still(env):
-        agent.rolled = can_roll(agent, env, callback, buffer)
+        agent.rolled = can_roll(agent, env, callback, buffer, n_steps)
         if agent.rolled:
             rollout = roll_through(agent, env, callback, buffer)
         else:
@@ -71,7 +74,9 @@ def roll_through(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: Ro
     rollout = Rollout(rolled.dones[-1])
     rollout.episodes = list(zip(rolled.returns.tolist(), rolled.lengths.tolist(), strict=True))
     if agent.ranks.size == 1:
-        agent._update_info_buffer([{"episode": {"r": r, "l": length}} for r, length in rollout.episodes])
+        seconds = round((time.time_ns() - agent.start_time) / 1e9, 6)
+        infos = [{"episode": {"r": r, "l": length, "t": seconds}} for r, length in rollout.episodes]
+        agent._update_info_buffer(infos)
     ended = zip(rolled.steps.tolist(), rolled.envs.tolist(), rolled.finals, rolled.timeouts.tolist(), strict=True)
     rollout.timeouts = [(step, env, final) for step, env, final, timeout in ended if timeout]
     return rollout

@@ -76,20 +76,32 @@ def sees_steps(callback: BaseCallback) -> bool:
     Those that do not say so by an attribute `sees_steps = False`; what they do in `on_step` they then do after the
     rollout, once for each step.
     """
-    if isinstance(callback, CallbackList):
+    if type(callback) is CallbackList:
         return any(sees_steps(each) for each in callback.callbacks)
-    if isinstance(callback, ConvertCallback):
+    if type(callback) is ConvertCallback:
         return callback.callback is not None
-    idle = type(callback)._on_step is BaseCallback._on_step
-    return not isinstance(callback, ProgressBarCallback) and not idle and getattr(callback, "sees_steps", True)
+    return not isinstance(callback, ProgressBarCallback) and getattr(callback, "sees_steps", True)
 
 
-def can_roll(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: RolloutBuffer) -> bool:
+def sees_updates(callback: BaseCallback) -> bool:
+    """Whether a callback may look at the critic between two rollouts, and does not wait for it itself.
+
+    Those that do, or do not look, say so by an attribute `sees_updates = False`.
+    """
+    if type(callback) is CallbackList:
+        return any(sees_updates(each) for each in callback.callbacks)
+    if type(callback) is ConvertCallback:
+        return callback.callback is not None
+    return not isinstance(callback, ProgressBarCallback) and getattr(callback, "sees_updates", True)
+
+
+def can_roll(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: RolloutBuffer, n_steps: int) -> bool:
     """Whether a rollout may be one call: simple policy, native environments, SB3's buffer, no eyes on single steps."""
     return (
         hasattr(type(env), "roll")
         and cast(Rolling, env).can_roll
         and type(buffer) is RolloutBuffer
+        and buffer.buffer_size == n_steps
         and buffer.observations.dtype == np.float64
         and is_gaussian(agent.networks)
         and not agent.policy.squash_output

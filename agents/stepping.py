@@ -37,8 +37,9 @@ class Stepper:
         agent._update_current_progress_remaining(agent.num_timesteps, self.total_steps)
         with agent.using_threads():
             agent.train()
-        assert agent.last_update is not None
-        return agent.last_update
+            update = agent.last_update
+        assert update is not None
+        return update
 
     def step(self) -> UpdateStats:
         """Collect one rollout and make one update from it."""

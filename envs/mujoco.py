@@ -96,8 +96,8 @@ class MujocoVecEnv(VecEnv):
 
     @property
     def can_roll(self) -> bool:
-        """Whether `roll` may stand for steps: infos are made step by step."""
-        return self._infos is None
+        """Whether `roll` may stand for steps: infos are made step by step, and a subclass may do anything."""
+        return self._infos is None and type(self) is MujocoVecEnv
 
     def roll(
         self,
@@ -216,11 +216,7 @@ class MujocoVecEnv(VecEnv):
         if shape != expected:
             raise Refused(f"this state has shape {shape}, these environments need {expected}")
         simulations.physics[:] = state["physics"]
-        if "observations" in state:
-            simulations.observations[:] = state["observations"]
-        else:  # then what a state shows that was set
-            simulations.refresh(range(self.num_envs))
-            simulations.physics[:] = state["physics"]
+        simulations.observations[:] = state["observations"]
         simulations.before[:] = state["mark"]
         simulations.returns[:], simulations.lengths[:] = state["returns"], state["lengths"]
         for generator, saved in zip(simulations.generators, state["generators"], strict=True):

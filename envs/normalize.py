@@ -164,8 +164,8 @@ class Normalize(VecEnvWrapper):
 
     @property
     def can_roll(self) -> bool:
-        """Whether `roll` may stand for steps: over native environments, and inside of `rollout`."""
-        return isinstance(self.venv, MujocoVecEnv) and self.venv.can_roll
+        """Whether `roll` may stand for steps: over native environments; a subclass may do anything."""
+        return type(self) is Normalize and isinstance(self.venv, MujocoVecEnv) and self.venv.can_roll
 
     def roll(self, layers: Sequence[Layer], noise: Floats, seen: Array, actions: Floats) -> RolledOut:
         """Let a Gaussian policy act through a whole rollout, as `MujocoVecEnv.roll` does, on what it sees here."""
@@ -198,7 +198,9 @@ class Normalize(VecEnvWrapper):
         assert self.gather is not None
         own = Moments(rows.shape[1])
         own.update(rows)
-        for mean, squares in self.gather(np.stack([own.mean, own.squares])):
+        everyone = self.gather(np.stack([own.mean, own.squares]))
+        self._processes = len(everyone)
+        for mean, squares in everyone:
             seen = Moments(rows.shape[1])
             seen.count, seen.mean, seen.squares = own.count, mean, squares
             yield seen
@@ -213,9 +215,7 @@ class Normalize(VecEnvWrapper):
             if self.gather is None:
                 self.observation_moments.update(rows)
             else:
-                everyone = list(self._gathered(rows))
-                self._processes = len(everyone)
-                for seen in everyone:
+                for seen in self._gathered(rows):
                     self.observation_moments.merge(seen)
         return self.normalize_observations(observations)
 

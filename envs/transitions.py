@@ -28,7 +28,7 @@ class MujocoState(TypedDict):
     """Everything that decides how the environments continue, as checkpoints store it."""
 
     physics: Array  # [n, size of MuJoCo's state]
-    observations: NotRequired[Array]  # the last ones, before any wrapper; earlier versions have stored none
+    observations: Array  # the last ones, before any wrapper
     mark: Array  # `Task.progress`, under its first name
     returns: Array
     lengths: NDArray[np.int64]

@@ -20,6 +20,7 @@ from .reference import quietly
 Found = TypeVar("Found")
 
 STEPS = 50  # random ones
+MOST_MEMORY = 0.5  # of what a model has for contacts and constraints, in random steps
 EMPTY = (-7.25e11, 3.5e11)  # what stands in a room for observations, on two occasions
 STATE = ("qpos", "qvel", "act", "ctrl")  # what mj_forward computes the rest from
 TABLE = re.compile(r"(Simulation|Constants|Generator)\(.*\)[0-9a-f]{16}")  # how numba calls what we call sim, k and rng
@@ -97,6 +98,7 @@ class Trial:
                 self.begin(rng)
         if not self.shared.contact_forces:
             self.check_no_forces()
+        self.check_memory()
 
     def look(self, before: float = 0.0) -> list[Array]:
         """Return all that the functions say of a state."""
@@ -136,6 +138,13 @@ class Trial:
         if not alike(before, self.look_ahead()):
             raise Refused(f"{self.name} looks at more than qpos and qvel: it needs joints_only = False")
         mujoco.mj_forward(self.shared.model, self.data)
+
+    def check_memory(self) -> None:
+        """Refuse a model that nearly fills its memory: where that does not suffice, MuJoCo ends the process."""
+        used, there = int(self.data.maxuse_arena), int(self.shared.model.narena)
+        if used > MOST_MEMORY * there:
+            more = f'give it more, <size memory="{max(1, round(4 * used / 2**20))}M"/> for example'
+            raise Refused(f"the model of {self.name} uses {used} of its {there} bytes for contacts: {more}")
 
     def check_no_forces(self) -> None:
         """Refuse functions that look at forces which are not computed."""

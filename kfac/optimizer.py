@@ -140,7 +140,6 @@ class NaturalGradient(torch.optim.Optimizer):
         """Take one update on a loss that is a function of the module's outputs; return the loss before it.
 
         As `step`, but the network is run once per point, and a chain of linear layers and activations without autograd.
-
         inputs: the batch, whatever the module takes as its one argument.
         loss: a function of the outputs [cases, ..., size].
         known: what `forward` returned for these inputs, if the parameters have not changed since.
@@ -165,7 +164,9 @@ class NaturalGradient(torch.optim.Optimizer):
 
     def _outputs_flow(self, inputs: Tensor, loss: LossOfOutputs, known: Forward | None) -> tuple[Tensor, NetworkFlow]:
         network, ranks = self.geometry.network, self.geometry.ranks
-        known = known if known is not None and known.x is inputs else forward(network, network.layout.read(), inputs)
+        now = network.layout.read()  # which somebody may have changed since
+        if known is None or known.x is not inputs or not torch.equal(known.y, now):
+            known = forward(network, now, inputs)
         batch = OutputsBatch(network, known, loss, self._every(len(inputs)), ranks)
         flow = NetworkFlow(self.geometry, batch.data(), known.y, self.memory, self.damping, self.generator)
         return batch.first, flow

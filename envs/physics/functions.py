@@ -14,7 +14,7 @@ from numba.core.ccallback import CFunc
 from numpy.typing import NDArray
 
 from .calls import call_double, table_at
-from .sources import Compiled, checked, keeps
+from .sources import Compiled, checked, kept
 from .tables import FLOAT, INT, Kind, TableType
 
 Array = NDArray[np.float64]
@@ -29,7 +29,7 @@ class Simulation(Protocol):
     model: int  # addresses of MuJoCo's own structures
     data: int
     observation: Array  # for `observe` to fill in
-    action: Array  # of the step just taken, within its bounds
+    action: Array  # of the step just taken; a policy's is within its bounds
     single: int  # 1 if the action came in single precision, in which numpy would compute with it
     init_qpos: Array  # the state that episodes begin near
     init_qvel: Array
@@ -92,7 +92,7 @@ simulation_at = table_at(SIMULATION)
 
 def helper(python: Python) -> Python:
     """Compile a function that compiled ones may call."""
-    return cast(Python, numba.njit(error_model="numpy", cache=keeps(python))(python))
+    return cast(Python, kept(numba.njit, python, error_model="numpy"))
 
 
 @helper
@@ -129,9 +129,8 @@ class Function:
         if key not in self._compiled:
             signature = self._result(SIMULATION, constants, *self._more)
             python = checked(self.python) if checks else self.python
-            keep = keeps(python, "checked" if checks else "")
-            compiler: Compiled = numba.cfunc  # takes more than its own types say
-            self._compiled[key] = compiler(signature, cache=keep, error_model="numpy", boundscheck=checks)(python)
+            mark, options = "checked" if checks else "", {"error_model": "numpy", "boundscheck": checks}
+            self._compiled[key] = kept(numba.cfunc, python, signature, mark=mark, **options)
         return code_address(self._compiled[key])
 
 

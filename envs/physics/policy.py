@@ -4,10 +4,13 @@ Products run along a layer's outputs, so that the compiler makes vector instruct
 of any sum: the result is the same whatever environments and threads surround it.
 """
 
+from typing import cast
+
 import numba
 import numpy as np
 
-from .functions import Floats, Integers
+from .functions import Floats, Integers, Python, helper
+from .sources import kept
 
 LINEAR, TANH, RELU = 0, 1, 2
 
@@ -17,7 +20,12 @@ TOP = (1.0, 0.13444535434246063, 0.0035716432612389326, 2.189541373809334e-05, 1
 BOTTOM = (1.0, 0.46777862310409546, 0.026164615526795387, 0.0003411366487853229, 8.522876555616676e-07)
 
 
-@numba.njit(fastmath={"contract"}, error_model="numpy", cache=True)
+def fused(python: Python) -> Python:
+    """Compile a function whose products and sums may be rounded once, together."""
+    return cast(Python, kept(numba.njit, python, error_model="numpy", fastmath={"contract"}))
+
+
+@fused
 def activate(x: Floats, size: int, kind: int) -> None:
     """Apply an activation in place to the first numbers."""
     one = numba.float32
@@ -33,7 +41,7 @@ def activate(x: Floats, size: int, kind: int) -> None:
             x[j] = y * top / low
 
 
-@numba.njit(fastmath={"contract"}, error_model="numpy", cache=True)
+@fused
 def forward(weights: Floats, widths: Integers, kinds: Integers, x: Floats, y: Floats) -> Floats:
     """Compute the layers' output for the inputs in x; x and y are both used as room, one of them holds the output.
 
@@ -57,7 +65,7 @@ def forward(weights: Floats, widths: Integers, kinds: Integers, x: Floats, y: Fl
     return x
 
 
-@numba.njit(error_model="numpy", cache=True)
+@helper
 def means(weights: Floats, widths: Integers, kinds: Integers, inputs: Floats) -> Floats:
     """Compute the layers' outputs for a batch: [n, in] -> [n, out]."""
     room = np.empty((2, widths.max()), np.float32)

@@ -31,6 +31,7 @@ from .kernel import ADDRESSES, FUNCTIONS, JOB, REFRESH, RESET, ROLL, STOP, lead,
 from .library import dot_is_fused, mujoco_function, normal_function, power_function
 from .patience import told
 from .semaphores import Semaphore, give_way_function, look_function, post_function, wait_function
+from .sources import kept
 from .tables import Table, addresses_of
 
 # Everything that the next mj_step depends on, the solver's warm start included.
@@ -45,9 +46,9 @@ class Kernel:
     """The kernel, compiled or loaded from the disk; calls of it hold no interpreter lock."""
 
     def __init__(self) -> None:
-        compile_lead = numba.cfunc(types.void(JOB), cache=True, error_model="numpy")
-        compile_serve = numba.cfunc(types.void(JOB, types.int64), cache=True, error_model="numpy")
-        led, served = self._compiled = compile_lead(lead), compile_serve(serve)  # which own the machine's code
+        forms = (lead, types.void(JOB)), (serve, types.void(JOB, types.int64))
+        # which own the machine's code
+        led, served = self._compiled = [kept(numba.cfunc, python, form, error_model="numpy") for python, form in forms]
         self.lead = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code_address(led))
         self.serve = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(code_address(served))
 
@@ -112,7 +113,7 @@ class Simulations:
 
     def __init__(self, shared: Physics, n: int, threads: int = 0) -> None:
         self.shared, self.n = shared, n
-        self.threads = min(threads or os.cpu_count() or 1, n)
+        self.threads = min(threads or cores(), n)
         model = shared.model
         self.physics: Array = np.zeros((n, mujoco.mj_stateSize(model, PHYSICS)))
         self.observations: Array = np.zeros((n, shared.observation_size))
@@ -136,6 +137,8 @@ class Simulations:
         for helper in self._helpers:
             helper.start()
         self._dismiss = finalize(self, dismiss, self._job, self._semaphores)
+        self._dismiss.atexit = False  # what others do at the end may need them, and they keep no process alive
+        self._process = os.getpid()
 
     def _make_job(self) -> Table:
         shared, names = self.shared, tuple(self.shared.constants)
@@ -174,7 +177,7 @@ class Simulations:
     @property
     def generators(self) -> Sequence[np.random.Generator]:
         """numpy's random generators, which first states are drawn from."""
-        return self._generators
+        return tuple(self._generators)
 
     @generators.setter
     def generators(self, generators: Sequence[np.random.Generator]) -> None:
@@ -183,6 +186,8 @@ class Simulations:
         self._job.fill(generators=addresses_of(self._generator_tables))
 
     def _run(self, work: int) -> None:
+        if os.getpid() != self._process:  # a fork, which has no threads but the caller's
+            self._work_alone()
         self._job.words[WORK] = work
         self._counter[0] = self._stretches[:] = 0
         with without_clock:
@@ -231,9 +236,19 @@ class Simulations:
     def close(self) -> None:
         """End the threads; what is asked for later is done by the caller's own."""
         self._dismiss()
-        for helper in self._helpers:
-            helper.join()
+        if os.getpid() == self._process:
+            for helper in self._helpers:
+                helper.join()
+        self._work_alone()
+
+    def _work_alone(self) -> None:
+        self._process = os.getpid()
         self._job.fill(simulations=addresses_of(self._simulations[:1]))
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def help_with(kernel: Kernel, job: Table, semaphores: Sequence[Semaphore], thread: int) -> None:

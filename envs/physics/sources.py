@@ -31,8 +31,11 @@ def named(python: Compiled) -> dict[str, object]:
     """Return the globals that a function names, those in modules by their last name."""
     names = [name for code in codes(python.__code__) for name in code.co_names]
     found = {name: python.__globals__[name] for name in names if name in python.__globals__}
-    for module in [value for value in found.values() if isinstance(value, ModuleType)]:
-        found |= {f".{name}": getattr(module, name) for name in names if hasattr(module, name)}
+    modules = [value for value in found.values() if isinstance(value, ModuleType)]
+    for module in modules:  # which grows by those inside of modules
+        inside = {name: getattr(module, name) for name in names if hasattr(module, name)}
+        found |= {f"{module.__name__}.{name}": value for name, value in inside.items()}
+        modules += [value for value in inside.values() if isinstance(value, ModuleType) and value not in modules]
     return found
 
 
@@ -46,7 +49,7 @@ def fingerprint(python: Compiled, inside: tuple[Compiled, ...] = ()) -> str:
             parts += [name, fingerprint(value.py_func, (python, *inside))]
         elif isinstance(value, np.ndarray):
             parts += [name, value.tobytes()]
-        elif isinstance(value, int | float | str | tuple):
+        elif isinstance(value, int | float | str | tuple | np.generic):
             parts += [name, value]
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
@@ -59,6 +62,17 @@ def keeps(python: Compiled, mark: str = "") -> bool:
     return True
 
 
+def kept(compiler: Compiled, python: Compiled, *how: object, mark: str = "", **options: object) -> Any:
+    """Compile a function and keep the result on the disk, where there is a place for it.
+
+    compiler: numba's, such as `numba.njit`; `how` and `options` are its own.
+    """
+    try:
+        return compiler(*how, cache=keeps(python, mark), **options)(python)
+    except RuntimeError:  # no folder can be written to
+        return compiler(*how, **options)(python)
+
+
 def checked(python: Compiled, made: dict[Compiled, object] | None = None) -> Compiled:
     """Copy a function such that it names helpers which check the bounds of arrays.
 
@@ -67,7 +81,7 @@ def checked(python: Compiled, made: dict[Compiled, object] | None = None) -> Com
     made, scope = {} if made is None else made, dict(python.__globals__)
     copy = FunctionType(python.__code__, scope, python.__name__, python.__defaults__, python.__closure__)
     copy.__qualname__ = python.__qualname__
-    made[python] = numba.njit(error_model="numpy", boundscheck=True, cache=keeps(copy, "checked"))(copy)
+    made[python] = kept(numba.njit, copy, mark="checked", error_model="numpy", boundscheck=True)
     for name, value in named(python).items():
         if isinstance(value, Dispatcher):
             if value.py_func not in made:

@@ -46,7 +46,7 @@ class Rollouts:
         assert env is not None
         buffer.reset()
         with standing_still(env):
-            assert can_roll(agent, env, self.callback, buffer), "these rollouts are no single call"
+            assert can_roll(agent, env, self.callback, buffer, buffer.buffer_size), "these rollouts are no single call"
             roll_through(agent, env, self.callback, buffer)
         assert agent._last_obs is not None
         agent._last_obs = shown_now(env, agent._last_obs)

@@ -25,6 +25,7 @@ class Keeper(BaseCallback):
     """
 
     sees_steps = False  # so that rollouts may be one call
+    sees_updates = False  # what it saves, logs and evaluates waits for the critic
 
     def __init__(self, run: "Run[Any]", watch: Callable[["Run[Any]"], None], stop: Callable[[], bool]) -> None:
         super().__init__()

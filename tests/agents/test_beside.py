@@ -51,3 +51,25 @@ def test_it_takes_one_thread_of_torchs() -> None:
         assert beside.finish() == 1
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_signal_ends_the_waiting_and_not_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside, go_on = Beside[str](), threading.Event()
+
+    def work() -> str:
+        go_on.wait(10)
+        return "result"
+
+    beside.leave(work)
+    beside.start()
+    assert beside._running is not None
+    with monkeypatch.context() as patch:
+
+        def interrupted(timeout: float | None = None) -> str:
+            raise KeyboardInterrupt
+
+        patch.setattr(beside._running, "result", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            beside.finish()
+    go_on.set()
+    assert beside.finish() == "result"

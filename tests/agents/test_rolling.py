@@ -183,21 +183,12 @@ def test_the_progress_bar_does_not_look(monkeypatch: pytest.MonkeyPatch) -> None
     env.close()
 
 
-class Idle(BaseCallback):
-    """Does nothing at a step."""
-
-    _on_step = BaseCallback._on_step
-
-
-Idle.__abstractmethods__ = frozenset()
-
 LOOKING: dict[str, tuple[Callable[[], BaseCallback], bool]] = {
     "none": (lambda: ConvertCallback(None), False),
     "a function": (lambda: ConvertCallback(look), True),
     "an empty list": (lambda: CallbackList([]), False),
     "a callback": (Counting, True),
     "one that says so": (Blind, False),
-    "one that has no step": (Idle, False),
     "a list with one that looks": (lambda: CallbackList([Blind(), Counting()]), True),
     "a list with none that looks": (lambda: CallbackList([Blind(), ConvertCallback(None)]), False),
     "a list in a list": (lambda: CallbackList([Blind(), CallbackList([Counting()])]), True),
@@ -321,3 +312,60 @@ def test_the_next_rollout_begins_with_the_last_observations_as_they_are_shown_no
     agent.learn(STEPS * ENVS, callback=callback, reset_num_timesteps=False)
     assert np.array_equal(callback.rollouts[0]["observations"][0], expected)
     env.close()
+
+
+class HalfPay(MujocoVecEnv):
+    """A subclass that does something else in a step."""
+
+    def advance(self, actions: np.ndarray) -> Any:
+        step = super().advance(actions)
+        return step._replace(rewards=step.rewards / 2)
+
+
+class OwnScale(Normalize):
+    """A subclass of the wrapper."""
+
+
+def test_subclasses_of_environments_take_single_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may do anything in a step, which one call would pass over."""
+    for env in (Normalize(HalfPay("Reacher-v4", ENVS)), OwnScale(reachers())):
+        calls = Calls(env, monkeypatch)
+        make(env).learn(STEPS * ENVS)
+        assert (calls.rolls, calls.steps) == (0, STEPS)
+
+
+class Looking(BaseCallback):
+    """Looks at the critic when a rollout begins and when training ends."""
+
+    sees_steps = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[torch.Tensor] = []
+
+    def _look(self) -> None:
+        self.seen.append(torch.cat([p.detach().ravel().clone() for p in self.model.policy.parameters()]))
+
+    def _on_rollout_start(self) -> None:
+        self._look()
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_training_end(self) -> None:
+        self._look()
+
+
+class LookingAtSteps(Looking):
+    """The same, on the path of single steps, whose updates are complete at once."""
+
+    sees_steps = True
+
+
+def test_callbacks_see_whole_updates() -> None:
+    seen = []
+    for callback in (Looking(), LookingAtSteps()):
+        make(Normalize(hoppers())).learn(4 * STEPS * ENVS, callback=callback)
+        seen.append(callback.seen)
+    assert len(seen[0]) == 5
+    assert all(torch.equal(one, other) for one, other in zip(*seen, strict=True))

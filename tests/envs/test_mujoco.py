@@ -124,30 +124,9 @@ def test_a_restored_state_goes_on_bit_for_bit(env_id: str) -> None:
     other.close()
 
 
-EARLIER = {"physics", "mark", "returns", "lengths", "generators"}  # the keys that earlier versions have stored
-
-
 def test_checkpoints_are_read_by_the_keys_of_a_state() -> None:
-    assert set(MujocoVecEnv("Hopper-v4", 2).get_state()) == {*EARLIER, "observations"}
-
-
-@pytest.mark.parametrize("env_id", ["Hopper-v4", "Ant-v5", "Reacher-v4"])
-def test_a_state_of_earlier_versions_goes_on(env_id: str) -> None:
-    """Bit for bit, step by step; what a rollout sees first are the same joints."""
-    venv, other = MujocoVecEnv(env_id, 3), MujocoVecEnv(env_id, 3)
-    venv.seed(1)
-    venv.reset()
-    other.reset()
-    actions = actions_for(venv, 60)
-    for row in actions[:30]:
-        observations = venv.step(row)[0]
-    state = venv.get_state()
-    other.set_state({name: value for name, value in state.items() if name in EARLIER})
-    assert np.array_equal(other.get_state()["physics"], state["physics"])
-    same = np.isclose(other.simulations.observations, observations, atol=1e-3).mean()
-    assert same == 1 if env_id == "Hopper-v4" else same > 0.5
-    for row in actions[30:]:
-        assert all(np.array_equal(a, b) for a, b in zip(venv.step(row)[:3], other.step(row)[:3], strict=True))
+    keys = {"physics", "observations", "mark", "returns", "lengths", "generators"}
+    assert set(MujocoVecEnv("Hopper-v4", 2).get_state()) == keys
 
 
 @pytest.mark.parametrize("env_id", ["Walker2d-v4", "Ant-v5"])

@@ -154,3 +154,18 @@ def test_kl_and_report_are_measured_on_the_part() -> None:
     optimizer.step_outputs(x, lambda z: nn.functional.cross_entropy(z, t))
     kl = Categorical().kl(before, model(x[::2]).detach()).mean()
     assert optimizer.report.actual_kl == pytest.approx(float(kl), rel=1e-3)
+
+
+def test_a_forward_pass_of_other_parameters_is_not_used() -> None:
+    """What somebody writes into the module between the pass and the step stays, as before any other step."""
+    x, loss = problem()
+    ends = []
+    for stale in (True, False):
+        model = chain()
+        optimizer = NaturalGradient(model, FixedGaussian(), rule="ng", solver="kfac")
+        known = optimizer.forward(x)
+        with torch.no_grad():
+            model[2].bias.fill_(5.0)
+        optimizer.step_outputs(x, loss, known if stale else None)
+        ends.append(optimizer.geometry.network.layout.read())
+    assert torch.equal(*ends)

@@ -1,6 +1,7 @@
 """Threads that take simulations on: they end with them, and no signal disturbs them."""
 
 import gc
+import os
 import signal
 import threading
 import time
@@ -161,3 +162,26 @@ def test_a_state_that_is_set_shows_contact_forces_of_its_own() -> None:
             mujoco.mj_rnePostConstraint(inner.model, inner.data)
             assert inner.data.cfrc_ext.any() == (height < 1), "on the ground, or above it"
             assert np.allclose(venv.simulations.observations[0], inner._get_obs(), rtol=1e-6, atol=1e-9)
+
+
+def test_a_fork_steps_alone() -> None:
+    """It has none of the threads, and must not wait for them."""
+    env = MujocoVecEnv("InvertedPendulum-v4", 4, threads=2)
+    env.seed(0)
+    env.reset()
+    child = os.fork()
+    if child == 0:
+        env.step(np.zeros((4, 1), np.float32))
+        os._exit(0)
+    for _ in range(1000):
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.01)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child waits for threads that it does not have")
+    assert status == 0
+    env.step(np.zeros((4, 1), np.float32))
+    env.close()
