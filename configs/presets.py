@@ -29,7 +29,8 @@ FAMILIES = (
 )  # fmt: skip
 CLOSE = 0.85  # similarity of two names, by difflib: Waker2d and Walker2d, not Pendulum and InvertedPendulum
 Values = Mapping[str, Any]
-EARLIER: Values = {"cautious": False}  # settings of runs that were recorded before these settings existed
+# settings of runs that were recorded before these settings existed
+EARLIER: Values = {"cautious": False, "curvature_every": 1}
 DEEPEST = 10  # levels of tables and lists: ours have four
 TOO_DEEP = f"tables and lists may be nested {DEEPEST} levels deep, not more"
 

@@ -110,6 +110,90 @@ class TrustRegion(Controller):
 
 
 @dataclass(frozen=True)
+class KlSearch(Controller):
+    """A step whose actual KL is `max_kl`, searched for along the rule's own curve, longer or shorter than predicted.
+
+    Where KL grows as a power of h the secant in logarithms finds h in two or three evaluations of the curve; each takes
+    a forward pass, for `mid` a gradient and a solve too. For few, long steps, where the prediction is off.
+
+    lr: the longest step (typically 1; the KL decides).
+    max_kl: how far one step moves the output distribution (0.01 to 0.3).
+    tolerance: by which part of it the actual KL may differ (0.01 to 0.1).
+    slack: by which factor it may exceed `max_kl` if the search ends before that (1 to 2).
+    growth: how many times as long as predicted a step may become (1 to 4).
+    max_tries: evaluations of the curve before the best step so far is taken (4 to 12).
+    """
+
+    max_kl: float = 0.03
+    tolerance: float = 0.02
+    slack: float = 1.5
+    growth: float = 2.0
+    max_tries: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.max_kl > 0, f"max_kl must be positive, not {self.max_kl}")
+        require(0 < self.tolerance < 1, f"tolerance must lie between 0 and 1, not {self.tolerance}")
+        require(self.slack >= 1, f"slack must be at least 1, not {self.slack}")
+        require(self.growth >= 1, f"growth must be at least 1, not {self.growth}")
+        require(self.max_tries >= 1, f"max_tries must be at least 1, not {self.max_tries}")
+
+    def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
+        """Search for the step; one that is finite and within `slack` at least is accepted."""
+        speed, share = flow.speed_squared(y, v), flow.share(y)
+        fastest = max(speed, flow.remembered_speed_squared(y, v))
+        if not math.isfinite(speed) or not math.isfinite(fastest):
+            return Move(y, v, 0.0, False)
+        radius = math.sqrt(2 * self.max_kl / fastest) if fastest > 0 else math.inf
+        longest = min(share * self.lr, share * self.growth * radius, flow.step_limit(y, v))
+        search, best = Bracket(self.max_kl * share**2, longest), Move(y, v, 0.0, False)
+        h = min(share * radius, longest)
+        for tries in range(self.max_tries):
+            new = finite(curve, h)
+            actual = math.inf if new is None else flow.divergence(y, new)
+            if new is not None and actual <= self.slack * search.target and search.is_better(actual, best):
+                best = Move(new, v, h, True, 0.5 * h**2 * speed, actual, tries)
+            there = abs(actual - search.target) <= self.tolerance * search.target
+            if there or (h >= longest and actual <= search.target) or h == 0:
+                break
+            h = search.next(h, actual)
+        return best
+
+
+class Bracket:
+    """Steps between which a KL is reached, and where to look for it next: by the secant of the logarithms.
+
+    target: the KL that is searched for.
+    longest: the longest step.
+    """
+
+    def __init__(self, target: float, longest: float) -> None:
+        self.target, self.low, self.high, self.longest = target, 0.0, math.inf, longest
+        self._last: tuple[float, float] | None = None  # logarithms of a step and its KL
+
+    def is_better(self, actual: float, best: Move) -> bool:
+        """Whether a step of this KL is nearer to the target than the best so far."""
+        return not best.accepted or abs(actual - self.target) < abs(best.actual_kl - self.target)
+
+    def next(self, h: float, actual: float) -> float:
+        """Return the step to try after one of this KL."""
+        if actual > self.target:
+            self.high = min(self.high, h)
+        else:
+            self.low = max(self.low, h)
+        if not 0 < actual < math.inf:
+            return 0.5 * (self.low + min(self.high, 2 * self.longest)) if actual else self.longest
+        here, order = (math.log(h), math.log(actual)), 2.0  # KL is quadratic where steps are short
+        if self._last is not None and here[0] != self._last[0]:
+            order = min(max((here[1] - self._last[1]) / (here[0] - self._last[0]), 1.0), 8.0)
+        self._last = here
+        found = h * (self.target / actual) ** (1 / order)
+        if not self.low < found < self.high:
+            found = math.sqrt(self.low * self.high) if self.low > 0 else 0.5 * self.high
+        return min(found, self.longest)
+
+
+@dataclass(frozen=True)
 class LineSearch(Controller):
     """Armijo back-tracking on the loss along the rule's curve, starting at lr.
 

@@ -28,7 +28,7 @@ from geonpg.scripts.benches.noise import PRESET, built, gains_at
 from geonpg.scripts.common.intervals import Estimate, student
 from geonpg.scripts.runs.process import prepare
 
-ENV_IDS, SEED = ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"), 3000
+ENV_IDS = ("HalfCheetah-v4", "Hopper-v4", "Walker2d-v4")
 UPDATES, WARM_UP = 240, 20  # of a run; those in which nothing is measured
 EVERY = 20  # updates between two looks at the policy
 CRITICS = {  # steps per batch, iterations of each, and the part of the batch on which curvature is measured

@@ -295,5 +295,6 @@ def test_a_recorded_run_without_a_setting_did_what_was_done_before_it(tmp_path: 
     path = tmp_path / "config.toml"
     path.write_text("gamma = 0.9\n")
     assert (load_recorded(str(path)).cautious, load(str(path)).cautious) == (False, True)
+    assert (load_recorded(str(path)).curvature_every, load(str(path)).curvature_every) == (1, 4)
     path.write_text("cautious = true\n")
     assert load_recorded(str(path)).cautious
