@@ -4,7 +4,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -26,13 +28,23 @@ class Beside(Generic[T]):
         assert self._work is None
         self._work = work
 
-    def start(self) -> None:
-        """Begin with the work that was left, if any, in another thread."""
-        if self._work is not None and self._running is None:
+    def start(self, busy: NDArray[np.int64]) -> None:
+        """Begin with the work that was left, if any, in another thread; `busy` [1] is one as long as it takes."""
+        work = self._work
+
+        def run() -> T:
+            assert work is not None
+            try:
+                return work()
+            finally:
+                busy.fill(0)
+
+        if work is not None and self._running is None:
+            busy.fill(1)
             if self._thread is None:
                 # each thread of Python's has its own number of torch's; one more beside a rollout is enough
                 self._thread = ThreadPoolExecutor(1, "beside", initializer=torch.set_num_threads, initargs=(1,))
-            self._running = self._thread.submit(self._work)
+            self._running = self._thread.submit(run)
 
     def finish(self) -> T | None:
         """Finish the work that was left and return its result; None if nothing was left."""

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, ConvertCallback, ProgressBarCallback
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
@@ -34,6 +35,7 @@ class Rolling(Protocol):
     """Environments that take whole rollouts of a simple policy."""
 
     can_roll: bool
+    busy_cores: NDArray[np.int64]  # [1]: how many something else needs, so that as many threads hold back
 
     def roll(self, layers: Sequence[Layer], noise: Array, seen: Array, actions: Array) -> RolledOut:
         """Let a Gaussian policy act; fill in what it saw and what it answered."""
@@ -115,7 +117,8 @@ def roll(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: RolloutBuf
     layers = simple_layers(agent.networks)
     assert layers is not None
     noise = noise_of(agent.networks, buffer.buffer_size, env.num_envs, agent.ranks)
-    agent.beside.start()  # the critic, which nobody needs before the rollout has ended
+    # the critic, which nobody needs before the rollout has ended
+    agent.beside.start(cast(Rolling, env).busy_cores)
     rolled = cast(Rolling, env).roll(layers, noise, buffer.observations, buffer.actions)
     agent.finish_update()
     buffer.rewards[:] = rolled.rewards

@@ -18,7 +18,7 @@ from geonpg.errors import Refused
 
 from .arrays import Array, Env, Indices, Info, Numbers
 from .native import spec_of, task_of
-from .physics import PHYSICS, Acting, Floats, Physics, Recording, Simulations
+from .physics import PHYSICS, Acting, Floats, Integers, Physics, Recording, Simulations
 from .reference import Infos, Reference, check_keywords, quietly
 from .rollouts import InputScale, Layer, RolledOut, check_recording, packed, policy_mean, rolled_out
 from .task import physics_of
@@ -98,6 +98,11 @@ class MujocoVecEnv(VecEnv):
     def can_roll(self) -> bool:
         """Whether `roll` may stand for steps: infos are made step by step, and a subclass may do anything."""
         return self._infos is None and type(self) is MujocoVecEnv
+
+    @property
+    def busy_cores(self) -> Integers:
+        """How many cores something else needs, [1]: as long as it says so, as many threads hold back."""
+        return self.simulations.busy
 
     def roll(
         self,

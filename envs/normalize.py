@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import overload
+from typing import cast, overload
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,7 +19,7 @@ from geonpg.finite import check_finals, check_finite
 from .arrays import Array, Flags, Numbers, State
 from .moments import Moments
 from .mujoco import MujocoVecEnv
-from .physics import Floats, discounted_sums
+from .physics import Floats, Integers, discounted_sums
 from .rollouts import InputScale, Layer, RolledOut, joined, policy_mean
 from .scaling import scaled_space
 from .wrappers import restore, state_of
@@ -166,6 +166,11 @@ class Normalize(VecEnvWrapper):
     def can_roll(self) -> bool:
         """Whether `roll` may stand for steps: over native environments; a subclass may do anything."""
         return type(self) is Normalize and isinstance(self.venv, MujocoVecEnv) and self.venv.can_roll
+
+    @property
+    def busy_cores(self) -> Integers:
+        """How many cores something else needs, [1]: as long as it says so, as many threads hold back."""
+        return cast(MujocoVecEnv, self.venv).busy_cores
 
     def roll(self, layers: Sequence[Layer], noise: Floats, seen: Array, actions: Floats) -> RolledOut:
         """Let a Gaussian policy act through a whole rollout, as `MujocoVecEnv.roll` does, on what it sees here."""

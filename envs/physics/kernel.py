@@ -72,6 +72,8 @@ JOB = TableType(
         "counter": ("i8", 1),
         "simulations": ("i8", 1),  # a table for each thread
         "give_way": INT,  # lets other threads run
+        "nap": INT,  # sleeps for some microseconds
+        "busy": ("i8", 1),  # cores that something else needs for a while
         "post": INT,  # semaphores: functions, one for each thread to wait for a job, one to tell that it has ended
         "look": INT,
         "wait": INT,
@@ -85,6 +87,7 @@ JOB = TableType(
 ROLL, RESET, REFRESH, STOP = 0, 1, 2, 3
 OBSERVATION, SINGLE = SIMULATION.words["observation"], SIMULATION.words["single"]
 STRETCH = 16  # steps of one environment before a thread takes on another: none waits long for the last in the end
+NAP = 100  # microseconds
 AWAKE = 10_000  # looks at a semaphore before a thread sleeps, some 200 microseconds
 
 Job = Any  # a table of the kind JOB, whose entries compiled code reads as attributes
@@ -179,6 +182,15 @@ def wait(job: Job, semaphore: int) -> None:
 
 
 @helper
+def hold_back(job: Job, thread: int, units: int) -> None:
+    """Leave a core to what else needs it, as long as there is something left to do."""
+    while thread > 0 and thread >= len(job.simulations) - seen_by_all(data_of(job.busy)):
+        if seen_by_all(data_of(job.counter)) >= units:
+            return
+        call_int(job.nap, (NAP,))
+
+
+@helper
 def take_turn(job: Job, i: int, stretch: int) -> None:
     """Wait until an environment has come to a stretch: another thread may be on the one before it."""
     while seen_by_all(data_of(job.stretches) + 8 * i) < stretch:
@@ -204,6 +216,7 @@ def work(job: Job, thread: int) -> None:
     set_word(address_of(sim), SINGLE, job.single)
     n = len(job.physics)
     stretches = (job.stop - job.start + STRETCH - 1) // STRETCH if job.work == ROLL else 1
+    hold_back(job, thread, n * stretches)
     while True:
         number = next_index(data_of(job.counter))
         if number >= n * stretches:

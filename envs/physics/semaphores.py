@@ -39,6 +39,11 @@ def give_way_function() -> int:
     return address_of(system().sched_yield)
 
 
+def nap_function() -> int:
+    """Return the address of the function that sleeps for some microseconds."""
+    return address_of(system().usleep)
+
+
 class Semaphore:
     """A semaphore that nobody may pass yet."""
 

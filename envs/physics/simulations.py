@@ -30,7 +30,7 @@ from .functions import (
 from .kernel import ADDRESSES, FUNCTIONS, JOB, REFRESH, RESET, ROLL, STOP, lead, serve
 from .library import dot_is_fused, mujoco_function, normal_function, power_function
 from .patience import told
-from .semaphores import Semaphore, give_way_function, look_function, post_function, wait_function
+from .semaphores import Semaphore, give_way_function, look_function, nap_function, post_function, wait_function
 from .sources import kept
 from .tables import Table, addresses_of
 
@@ -124,6 +124,7 @@ class Simulations:
         self._chosen: Bytes = np.ones(n, np.uint8)
         self._counter: Integers = np.zeros(1, np.int64)
         self._stretches: Integers = np.zeros(n, np.int64)
+        self.busy: Integers = np.zeros(1, np.int64)  # cores that something else needs for a while: threads hold back
         self._recording: Recording | None = None
         self._data = [mujoco.MjData(model) for _ in range(self.threads)]
         self._simulations = [simulation_table(shared, data) for data in self._data]
@@ -167,6 +168,7 @@ class Simulations:
         self._semaphores = [Semaphore() for _ in range(self.threads + 1)]
         begins = np.array([semaphore.address for semaphore in self._semaphores[:-1]], dtype=np.int64)
         job.fill(post=post_function(), look=look_function(), wait=wait_function(), give_way=give_way_function())
+        job.fill(nap=nap_function(), busy=self.busy)
         job.fill(begins=begins, ends=self._semaphores[-1].address)
         return job
 
