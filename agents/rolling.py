@@ -78,11 +78,7 @@ def sees_steps(callback: BaseCallback) -> bool:
     Those that do not say so by an attribute `sees_steps = False`; what they do in `on_step` they then do after the
     rollout, once for each step.
     """
-    if type(callback) is CallbackList:
-        return any(sees_steps(each) for each in callback.callbacks)
-    if type(callback) is ConvertCallback:
-        return callback.callback is not None
-    return not isinstance(callback, ProgressBarCallback) and getattr(callback, "sees_steps", True)
+    return looks(callback, "sees_steps")
 
 
 def sees_updates(callback: BaseCallback) -> bool:
@@ -90,11 +86,16 @@ def sees_updates(callback: BaseCallback) -> bool:
 
     Those that do, or do not look, say so by an attribute `sees_updates = False`.
     """
+    return looks(callback, "sees_updates")
+
+
+def looks(callback: BaseCallback, at: str) -> bool:
+    """Whether a callback, or one in a list of them, does not say by an attribute of this name that it does not."""
     if type(callback) is CallbackList:
-        return any(sees_updates(each) for each in callback.callbacks)
+        return any(looks(each, at) for each in callback.callbacks)
     if type(callback) is ConvertCallback:
         return callback.callback is not None
-    return not isinstance(callback, ProgressBarCallback) and getattr(callback, "sees_updates", True)
+    return not isinstance(callback, ProgressBarCallback) and getattr(callback, at, True)
 
 
 def can_roll(agent: "ACKTR", env: VecEnv, callback: BaseCallback, buffer: RolloutBuffer, n_steps: int) -> bool:

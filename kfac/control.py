@@ -68,6 +68,17 @@ class Constant(Controller):
         return Move(y, v, 0.0, False) if new is None else Move(new, v, h, True)
 
 
+def radius_of(flow: Flow, y: Tensor, v: Tensor, speed: float, max_kl: float) -> float | None:
+    """Return the step of this predicted KL; None if that is not finite.
+
+    A batch may not see a direction that earlier ones would: their metric counts where it is the larger.
+    """
+    fastest = max(speed, flow.remembered_speed_squared(y, v))
+    if not math.isfinite(speed) or not math.isfinite(fastest):
+        return None
+    return math.sqrt(2 * max_kl / fastest) if fastest > 0 else math.inf
+
+
 @dataclass(frozen=True)
 class TrustRegion(Controller):
     """A step of limited KL: h = min(lr, sqrt(2 max_kl / v^T g v)), by the exact quadratic form.
@@ -94,11 +105,9 @@ class TrustRegion(Controller):
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
         """Halve h until the actual KL fits."""
         speed, share = flow.speed_squared(y, v), flow.share(y)
-        # a batch may not see a direction that earlier ones would: their metric counts where it is the larger
-        fastest = max(speed, flow.remembered_speed_squared(y, v))
-        if not math.isfinite(speed) or not math.isfinite(fastest):
+        radius = radius_of(flow, y, v, speed, self.max_kl)
+        if radius is None:
             return Move(y, v, 0.0, False)
-        radius = math.sqrt(2 * self.max_kl / fastest) if fastest > 0 else math.inf
         h = min(share * self.lr, share * radius, flow.step_limit(y, v))
         for halvings in range(self.max_halvings + 1):
             new = finite(curve, h)
@@ -141,10 +150,9 @@ class KlSearch(Controller):
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
         """Search for the step; one that is finite and within `slack` at least is accepted."""
         speed, share = flow.speed_squared(y, v), flow.share(y)
-        fastest = max(speed, flow.remembered_speed_squared(y, v))
-        if not math.isfinite(speed) or not math.isfinite(fastest):
+        radius = radius_of(flow, y, v, speed, self.max_kl)
+        if radius is None:
             return Move(y, v, 0.0, False)
-        radius = math.sqrt(2 * self.max_kl / fastest) if fastest > 0 else math.inf
         longest = min(share * self.lr, share * self.growth * radius, flow.step_limit(y, v))
         search, best = Bracket(self.max_kl * share**2, longest), Move(y, v, 0.0, False)
         h = min(share * radius, longest)
