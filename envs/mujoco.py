@@ -20,7 +20,7 @@ from .arrays import Array, Env, Indices, Info, Numbers
 from .native import spec_of, task_of
 from .physics import PHYSICS, Acting, Floats, Integers, Physics, Recording, Simulations
 from .reference import Infos, Reference, check_keywords, quietly
-from .rollouts import InputScale, Layer, RolledOut, check_recording, packed, policy_mean, rolled_out
+from .rollouts import Layer, ObservationScale, RolledOut, check_recording, packed, policy_mean, rolled_out
 from .task import physics_of
 from .transitions import MujocoState, Transition
 
@@ -110,7 +110,7 @@ class MujocoVecEnv(VecEnv):
         noise: Floats,
         seen: Array,
         actions: Floats,
-        scale: InputScale | None = None,
+        scale: ObservationScale | None = None,
         span: slice | None = None,
     ) -> RolledOut:
         """Let a Gaussian policy act through a whole rollout, in one call of compiled code.
@@ -126,7 +126,7 @@ class MujocoVecEnv(VecEnv):
         """
         space, size = self.action_space, seen.shape[-1]
         assert isinstance(space, gymnasium.spaces.Box)
-        mean, deviation, clip = scale or InputScale(np.zeros(size), np.ones(size), math.inf)
+        mean, deviation, clip = scale or ObservationScale(np.zeros(size), np.ones(size), math.inf)
         low, high = space.low.astype(np.float32), space.high.astype(np.float32)
         now = span or slice(None)
         noise, seen, actions = noise[now], seen[now], actions[now]

@@ -20,7 +20,7 @@ from .arrays import Array, Flags, Numbers, State
 from .moments import Moments
 from .mujoco import MujocoVecEnv
 from .physics import Floats, Integers, discounted_sums
-from .rollouts import InputScale, Layer, RolledOut, joined, policy_mean
+from .rollouts import Layer, ObservationScale, RolledOut, joined, policy_mean
 from .scaling import scaled_space
 from .wrappers import restore, state_of
 
@@ -179,7 +179,7 @@ class Normalize(VecEnvWrapper):
         while start < len(noise):
             stop = min(len(noise), start + max(self._steps_to_merge(), 1)) if self.training else len(noise)
             scale = self.input_scale()
-            shown = None if scale is None else InputScale(*scale, self.clip)
+            shown = None if scale is None else ObservationScale(*scale, self.clip)
             part = self.venv.roll(layers, noise, seen, actions, shown, slice(start, stop))
             parts.append(self._scaled_part(part, start))
             start = stop

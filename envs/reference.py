@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -30,7 +30,6 @@ class Reference(Protocol):
     init_qpos: Array
     init_qvel: Array
     frame_skip: int
-    do_simulation: Callable[..., None]
     _np_random: np.random.Generator | None
 
     @property

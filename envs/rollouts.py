@@ -16,7 +16,7 @@ Layer = tuple[Floats, Floats, str]
 KINDS = {"": LINEAR, "tanh": TANH, "relu": RELU}
 
 
-class InputScale(NamedTuple):
+class ObservationScale(NamedTuple):
     """What observations are normalised by: the policy sees (raw - mean) / deviation within -clip and clip."""
 
     mean: Array

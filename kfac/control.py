@@ -37,6 +37,12 @@ def finite(curve: Curve, h: float) -> Tensor | None:
     return y if is_finite(y) else None
 
 
+def tried(flow: Flow, y: Tensor, curve: Curve, h: float) -> tuple[Tensor | None, float]:
+    """Return the curve at h and the actual KL of that step; None and infinity where it has no finite value."""
+    new = finite(curve, h)
+    return new, math.inf if new is None else flow.divergence(y, new)
+
+
 @dataclass(frozen=True)
 class Controller(ABC):
     """How the step size h is chosen, once the velocity is known.
@@ -110,8 +116,7 @@ class TrustRegion(Controller):
             return Move(y, v, 0.0, False)
         h = min(share * self.lr, share * radius, flow.step_limit(y, v))
         for halvings in range(self.max_halvings + 1):
-            new = finite(curve, h)
-            actual = math.inf if new is None else flow.divergence(y, new)
+            new, actual = tried(flow, y, curve, h)
             if new is not None and actual <= self.slack * self.max_kl:
                 return Move(new, v, h, True, 0.5 * h**2 * speed, actual, halvings)
             h *= 0.5
@@ -157,8 +162,7 @@ class KlSearch(Controller):
         search, best = Bracket(self.max_kl * share**2, longest), Move(y, v, 0.0, False)
         h = min(share * radius, longest)
         for tries in range(self.max_tries):
-            new = finite(curve, h)
-            actual = math.inf if new is None else flow.divergence(y, new)
+            new, actual = tried(flow, y, curve, h)
             if new is not None and actual <= self.slack * search.target and search.is_better(actual, best):
                 best = Move(new, v, h, True, 0.5 * h**2 * speed, actual, tries)
             there = abs(actual - search.target) <= self.tolerance * search.target

@@ -47,15 +47,25 @@ call_word = caller(types.int64, WORD)
 call_int = caller(types.int32, ir.IntType(32))
 
 
-@inlined
-def next_index(typing: Typing, counter: types.Type) -> Generated:
-    """Take the next number from a counter that threads share; `counter` is its address."""
+def atomic_add(amount: int, order: str) -> Inlined:
+    """Make an intrinsic that adds to the number at an address which threads share, and returns what was there.
 
-    def codegen(context: Context, builder: Builder, signature: Signature, values: Value) -> Value:
-        pointer = builder.inttoptr(values[0], WORD.as_pointer())
-        return builder.atomic_rmw("add", pointer, ir.Constant(WORD, 1), "monotonic")
+    order: LLVM's, of this among other reads and writes.
+    """
 
-    return types.int64(types.int64), codegen
+    @inlined
+    def add(typing: Typing, address: types.Type) -> Generated:
+        def codegen(context: Context, builder: Builder, signature: Signature, values: Value) -> Value:
+            pointer = builder.inttoptr(values[0], WORD.as_pointer())
+            return builder.atomic_rmw("add", pointer, ir.Constant(WORD, amount), order)
+
+        return types.int64(types.int64), codegen
+
+    return add
+
+
+next_index = atomic_add(1, "monotonic")  # takes the next number from a counter
+seen_by_all = atomic_add(0, "acquire")  # reads what other threads write, before all that is read after it
 
 
 @inlined
@@ -67,17 +77,6 @@ def tell_all(typing: Typing, address: types.Type, value: types.Type) -> Generate
         return context.get_dummy_value()
 
     return types.none(types.int64, types.int64), codegen
-
-
-@inlined
-def seen_by_all(typing: Typing, address: types.Type) -> Generated:
-    """Read a number that other threads write, before all that is read after it."""
-
-    def codegen(context: Context, builder: Builder, signature: Signature, values: Value) -> Value:
-        pointer = builder.inttoptr(values[0], WORD.as_pointer())
-        return builder.atomic_rmw("add", pointer, ir.Constant(WORD, 0), "acquire")
-
-    return types.int64(types.int64), codegen
 
 
 @inlined

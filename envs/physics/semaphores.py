@@ -3,6 +3,7 @@
 import ctypes
 import sys
 from functools import cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,19 +20,29 @@ def system() -> ctypes.CDLL:
     return ctypes.CDLL(None)
 
 
+def named(linux: str, mac: str) -> "ctypes._NamedFuncPointer":
+    """Return the function of the C library that has these names."""
+    return cast("ctypes._NamedFuncPointer", getattr(system(), mac if sys.platform == "darwin" else linux))
+
+
+def post() -> "ctypes._NamedFuncPointer":
+    """Return the function that lets one waiter pass."""
+    return named("sem_post", "dispatch_semaphore_signal")
+
+
 def post_function() -> int:
     """Return the address of the function that lets one waiter pass."""
-    return address_of(system().dispatch_semaphore_signal if sys.platform == "darwin" else system().sem_post)
+    return address_of(post())
 
 
 def wait_function() -> int:
     """Return the address of the function that waits, `int (semaphore, FOREVER)`."""
-    return address_of(system().dispatch_semaphore_wait if sys.platform == "darwin" else system().sem_wait)
+    return address_of(named("sem_wait", "dispatch_semaphore_wait"))
 
 
 def look_function() -> int:
     """Return the address of the function that passes or says that it cannot, `int (semaphore, NOW)`."""
-    return address_of(system().dispatch_semaphore_wait if sys.platform == "darwin" else system().sem_trywait)
+    return address_of(named("sem_trywait", "dispatch_semaphore_wait"))
 
 
 def give_way_function() -> int:
@@ -59,5 +70,4 @@ class Semaphore:
 
     def post(self) -> None:
         """Let one waiter pass."""
-        post = system().dispatch_semaphore_signal if sys.platform == "darwin" else system().sem_post
-        post(ctypes.c_void_p(self.address))
+        post()(ctypes.c_void_p(self.address))
