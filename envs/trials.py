@@ -24,6 +24,7 @@ MOST_MEMORY = 0.5  # of what a model has for contacts and constraints, in random
 EMPTY = (-7.25e11, 3.5e11)  # what stands in a room for observations, on two occasions
 STATE = ("qpos", "qvel", "act", "ctrl")  # what mj_forward computes the rest from
 TABLE = re.compile(r"(Simulation|Constants|Generator)\(.*\)[0-9a-f]{16}")  # how numba calls what we call sim, k and rng
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # of numba's messages, where colorama is installed
 SHORT = {"Simulation": "sim", "Constants": "k", "Generator": "rng"}
 
 
@@ -35,10 +36,11 @@ def try_out(name: str, shared: Physics) -> None:
 
 def why(error: Exception) -> str:
     """Say in one line why a function cannot be compiled: what numba found, the call that it did not, and where."""
-    lines = [line.strip() for line in TABLE.sub(lambda found: SHORT[found[1]], str(error)).splitlines()]
+    plain = COLOUR.sub("", str(error))
+    lines = [line.strip() for line in TABLE.sub(lambda found: SHORT[found[1]], plain).splitlines()]
     said = [line for line in lines if line and not line.startswith("Failed in nopython mode")] or [type(error).__name__]
     call = [line.removeprefix(">>> ") for line in said[1:] if line.startswith(">>> ")][:1]
-    place = re.search(r'File "([^"]+)", line (\d+)', str(error))
+    place = re.search(r'File "([^"]+)", line (\d+)', plain)
     return " ".join([said[0], *call, *([f"({Path(place[1]).name}, line {place[2]})"] if place else [])])
 
 
