@@ -7,7 +7,7 @@ Other rooms import from here, never from the files.
 
 from .batch import Batch, Forward
 from .composite import Generic, Product
-from .control import Constant, Controller, KlSearch, LineSearch, Move, TrustRegion
+from .control import Constant, Controller, Curve, KlSearch, LineSearch, Move, TrustRegion
 from .discrete import Bernoulli, BernoulliMean, Categorical, CategoricalMean
 from .families import Family, FixedGaussian, FreeLogStd, Gaussian
 from .fisher import FactorSettings, KroneckerFisher
@@ -24,9 +24,9 @@ from .solvers import SOLVERS, CgSolver, Solver
 
 __all__ = [
     "ALONE", "RULES", "SOLVERS", "Batch", "Bernoulli", "BernoulliMean", "Call", "Cases", "Categorical",
-    "CategoricalMean", "CgSolver", "Constant", "Controller", "DenseFlow", "FactorSettings", "Family", "FasterGeodesic",
-    "FixedGaussian", "Flow", "FlowMemory", "Forward", "FreeLogStd", "Gaussian", "Generic", "Geometry", "HessianFree",
-    "HessianFreeSettings", "KlSearch", "KroneckerFisher", "LineSearch", "Metric", "Move", "NaturalGradient", "Network",
-    "NetworkFlow", "Problem", "ProcessGroup", "Product", "Ranks", "Report", "Rule", "Solver", "StepFailure",
-    "Truncation", "TrustRegion", "sparse_initialisation",
+    "CategoricalMean", "CgSolver", "Constant", "Controller", "Curve", "DenseFlow", "FactorSettings", "Family",
+    "FasterGeodesic", "FixedGaussian", "Flow", "FlowMemory", "Forward", "FreeLogStd", "Gaussian", "Generic", "Geometry",
+    "HessianFree", "HessianFreeSettings", "KlSearch", "KroneckerFisher", "LineSearch", "Metric", "Move",
+    "NaturalGradient", "Network", "NetworkFlow", "Problem", "ProcessGroup", "Product", "Ranks", "Report", "Rule",
+    "Solver", "StepFailure", "Truncation", "TrustRegion", "sparse_initialisation",
 ]  # fmt: skip

@@ -141,7 +141,13 @@ class Gaussian(Family):
 
     The log std may come out of the network (state-dependent) or be a free parameter appended by
     `FreeLogStd` (state-independent); the geometry is the same.
+
+    blocks: connect means by themselves and log stds by themselves, each as if the others stood still. Then both go
+        straight under alpha = 0; the joint Levi-Civita connection narrows a normal whose mean moves.
     """
+
+    def __init__(self, blocks: bool = False) -> None:
+        self.blocks = blocks
 
     def fisher(self, z: Tensor, u: Tensor) -> Tensor:
         """Multiply u by G = diag(1 / std^2, 2)."""
@@ -150,16 +156,20 @@ class Gaussian(Family):
         return torch.cat([u_mean * torch.exp(-2 * log_std), 2 * u_log], -1)
 
     def levi_civita(self, z: Tensor, r: Tensor) -> Tensor:
-        """Compute C(r, r) = (-2 r_mean r_log, r_mean^2) / std^2."""
+        """Compute C(r, r) = (-2 r_mean r_log, r_mean^2) / std^2; by blocks zero: both metrics are constant."""
+        if self.blocks:
+            return torch.zeros_like(r)
         _, log_std = z.chunk(2, -1)
         r_mean, r_log = r.chunk(2, -1)
         scaled = r_mean * torch.exp(-2 * log_std)
         return torch.cat([-2 * scaled * r_log, scaled * r_mean], -1)
 
     def cumulant(self, z: Tensor, r: Tensor) -> Tensor:
-        """Compute T(r, r) = (4 r_mean r_log / std^2, 2 r_mean^2 / std^2 + 8 r_log^2)."""
+        """Compute T(r, r) = (4 r_mean r_log / std^2, 2 r_mean^2 / std^2 + 8 r_log^2); by blocks (0, 8 r_log^2)."""
         _, log_std = z.chunk(2, -1)
         r_mean, r_log = r.chunk(2, -1)
+        if self.blocks:
+            return torch.cat([torch.zeros_like(r_mean), 8 * r_log**2], -1)
         scaled = r_mean * torch.exp(-2 * log_std)
         return torch.cat([4 * scaled * r_log, 2 * scaled * r_mean + 8 * r_log**2], -1)
 
@@ -223,7 +233,7 @@ class Gaussian(Family):
         if alpha > 0:
             inverse_limit = 2 * r_log
         elif alpha < 0:
-            speed = r_mean**2 * torch.exp(-2 * log_std)
+            speed = 0 * r_mean if self.blocks else r_mean**2 * torch.exp(-2 * log_std)
             inverse_limit = torch.sqrt(r_log**2 + speed) - r_log
         else:
             return math.inf

@@ -35,6 +35,7 @@ def normal(z: Tensor) -> Independent:
 REFERENCES = {
     "fixed": (FixedGaussian(0.7), lambda z: Independent(Normal(z, 0.7), 1), 3),
     "gaussian": (Gaussian(), normal, 4),
+    "gaussian by blocks": (Gaussian(blocks=True), normal, 4),
     "categorical": (Categorical(), lambda z: TorchCategorical(logits=z), 4),
     "bernoulli": (Bernoulli(), lambda z: Independent(TorchBernoulli(logits=z), 1), 3),
     "categorical mean": (CategoricalMean(), lambda z: TorchCategorical(probs=z, validate_args=False), 4),
@@ -147,6 +148,19 @@ def test_gaussian_entropy_drift_vanishes_for_the_exponential_connection() -> Non
     z, r = torch.tensor([[0.0, -0.3]]), torch.tensor([[1.0, 0.0]])
     assert Gaussian().connection(z, r, 0.0)[0, 1] == pytest.approx(math.exp(0.6))
     assert Gaussian().connection(z, r, 1.0)[0, 1] == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [-1.0, -0.3, 0.0, 0.5, 1.0])
+def test_by_blocks_each_part_is_connected_as_if_the_other_stood_still(alpha: float) -> None:
+    z, r = point(Gaussian(), 4), point(Gaussian(), 4, seed=1)
+    still_log, still_mean = r.clone(), r.clone()
+    still_log[:, 2:], still_mean[:, :2] = 0, 0
+    joint, blocks = Gaussian(), Gaussian(blocks=True)
+    for name in ("connection", "raised_connection"):
+        mean, _ = getattr(joint, name)(z, still_log, alpha).chunk(2, -1)
+        _, log_std = getattr(joint, name)(z, still_mean, alpha).chunk(2, -1)
+        torch.testing.assert_close(getattr(blocks, name)(z, r, alpha), torch.cat([mean, log_std], -1))
+    assert blocks.domain_limit(z, r, alpha) == pytest.approx(joint.domain_limit(z, still_mean, alpha))
 
 
 @pytest.mark.parametrize(
