@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self, cast
 from warnings import warn
 
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -31,14 +30,12 @@ from .collector import collect
 from .inputs import Change, InputFollower, follow
 from .optimizers import critic_optimizer, policy_optimizer
 from .outputs import Networks
-from .policy import ACKTRCnnPolicy, ACKTRMultiInputPolicy, ACKTRPolicy
-from .refusing import refusing_spaces
+from .policy import POLICY_ALIASES
+from .refusing import ACTION_SPACES, refusing_spaces
 from .settings import ActorSettings, CriticSettings, settings_of
 from .threads import threads_for, using_threads
 from .update_stats import UpdateStats, policy_stats
 from .updates import fit_critic, improve_policy, limit_step, standardised
-
-ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 class ACKTR(OnPolicyAlgorithm):
@@ -73,9 +70,11 @@ class ACKTR(OnPolicyAlgorithm):
 
     method: the update rule, ng, mid, geo or geof.
     solver: how the policy's natural gradient is solved for, kfac, pcg or cg.
-    alpha: the connection in [-1, 1]; 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
+    alpha: which of the alpha-connections, in [-1, 1]; 0 Levi-Civita (the paper), 1 exponential, -1 mixture.
+    connection: "joint", or "blocks": a normal policy's mean and deviation each go their own way (docs/large.md).
     calibrate: scale the correction to its least-squares length; False is the published form (docs/geometry.md).
-    target_kl: the trust region: the largest predicted KL divergence of one update, 0.001 to 0.01.
+    target_kl: the largest KL divergence of one update, 0.001 to 0.01; with batches of 32k 0.03 to 0.3.
+    trust_region: which KL that is: "predicted" by the metric, or "actual", searched for along the rule's curve.
     anneal: shorten steps in proportion to what is left of a call of `learn`; with `reset_num_timesteps=False`, to what
         is left of all steps, those of earlier calls included.
     damping: added to the diagonal of the policy's Fisher matrix, 0.001 to 0.1.
@@ -91,6 +90,7 @@ class ACKTR(OnPolicyAlgorithm):
     critic_learning_rate: longest step of the critic, 0.1 to 1; None for 1, or 1e-3 under an `optimizer_class`.
     critic_solver: how the critic's natural gradient is solved for, kfac, pcg or cg.
     critic_cg_iterations: iterations of the critic's pcg and cg, 2 to 10.
+    critic_curvature_every: measure the critic's curvature on every such step of a batch; 1, or 4 in batches of 16k.
     critic_damping: added to the diagonal of the critic's Fisher matrix, 0.01 to 0.1.
     critic_target_kl: largest half of the mean squared change of values in one step, 0.001 to 1; 0 for no limit.
     critic_gradient_averaging: decay of the average of the critic's gradients, 0 to 0.5.
@@ -99,11 +99,7 @@ class ACKTR(OnPolicyAlgorithm):
     ranks: the processes that train this agent together, each with as many environments of its own.
     """
 
-    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
-        "MlpPolicy": ACKTRPolicy,
-        "CnnPolicy": ACKTRCnnPolicy,
-        "MultiInputPolicy": ACKTRMultiInputPolicy,
-    }
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = POLICY_ALIASES
     policy: ActorCriticPolicy
     networks: Networks
     input_follower: InputFollower
@@ -114,21 +110,21 @@ class ACKTR(OnPolicyAlgorithm):
 
     # fmt: off
     def __init__(
-        self, policy: str | type[ActorCriticPolicy], env: GymEnv | str | None,
-        learning_rate: float | Schedule = 0.3, n_steps: int = 64, gamma: float = 0.99, gae_lambda: float = 0.95,
-        ent_coef: float = 0.0, vf_coef: float = 0.5, max_grad_norm: float = 0.5, rms_prop_eps: float | None = None,
-        use_rms_prop: bool | None = None, use_sde: bool = False, sde_sample_freq: int = -1,
-        rollout_buffer_class: type[RolloutBuffer] | None = None, rollout_buffer_kwargs: dict[str, Any] | None = None,
-        normalize_advantage: bool = True, stats_window_size: int = 100, tensorboard_log: str | None = None,
-        policy_kwargs: dict[str, Any] | None = None, verbose: int = 0, seed: int | None = None,
-        device: torch.device | str = "auto", _init_setup_model: bool = True, *,
-        method: str = "geo", solver: str = "kfac", alpha: float = 0.0, calibrate: bool = True,
-        target_kl: float = 0.003, anneal: bool = True, damping: float = 0.01, gradient_averaging: float = 0.9,
-        cautious: bool = True, curvature_every: int = 4, cg_iterations: int = 10, factor_averaging: float = 0.95,
-        factors_every: int = 1, advantage_floor: float = 0.1, critic_updates: int = 1,
-        critic_learning_rate: float | None = None, critic_solver: str = "pcg", critic_cg_iterations: int = 6,
-        critic_damping: float = 0.03, critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0,
-        critic_lambda: float | None = None, torch_threads: int | None = None, ranks: Ranks = ALONE,
+        self, policy: str | type[ActorCriticPolicy], env: GymEnv | str | None, learning_rate: float | Schedule = 0.3,
+        n_steps: int = 64, gamma: float = 0.99, gae_lambda: float = 0.95, ent_coef: float = 0.0, vf_coef: float = 0.5,
+        max_grad_norm: float = 0.5, rms_prop_eps: float | None = None, use_rms_prop: bool | None = None,
+        use_sde: bool = False, sde_sample_freq: int = -1, rollout_buffer_class: type[RolloutBuffer] | None = None,
+        rollout_buffer_kwargs: dict[str, Any] | None = None, normalize_advantage: bool = True,
+        stats_window_size: int = 100, tensorboard_log: str | None = None, policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0, seed: int | None = None, device: torch.device | str = "auto", _init_setup_model: bool = True,
+        *, method: str = "geo", solver: str = "kfac", alpha: float = 0.0, connection: str = "joint",
+        calibrate: bool = True, target_kl: float = 0.003, trust_region: str = "predicted", anneal: bool = True,
+        damping: float = 0.01, gradient_averaging: float = 0.9, cautious: bool = True, curvature_every: int = 4,
+        cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1, advantage_floor: float = 0.1,
+        critic_updates: int = 1, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
+        critic_cg_iterations: int = 6, critic_curvature_every: int = 1, critic_damping: float = 0.03,
+        critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
+        torch_threads: int | None = None, ranks: Ranks = ALONE,
     ) -> None:
         if (rms_prop_eps, use_rms_prop) != (None, None):
             warn("rms_prop_eps and use_rms_prop do nothing here: ACKTR does not use RMSprop", stacklevel=2)
@@ -140,15 +136,15 @@ class ACKTR(OnPolicyAlgorithm):
                 supported_action_spaces=ACTION_SPACES, _init_setup_model=False,
             )
         self.normalize_advantage, self.advantage_floor, self.anneal = normalize_advantage, advantage_floor, anneal
-        self.method, self.solver, self.alpha, self.calibrate = method, solver, alpha, calibrate
-        self.target_kl, self.damping, self.cautious = target_kl, damping, cautious
-        self.gradient_averaging, self.factor_averaging = gradient_averaging, factor_averaging
+        self.method, self.solver, self.alpha, self.connection = method, solver, alpha, connection
+        self.target_kl, self.trust_region, self.damping, self.cautious = target_kl, trust_region, damping, cautious
+        self.calibrate, self.gradient_averaging, self.factor_averaging = calibrate, gradient_averaging, factor_averaging
         self.curvature_every, self.factors_every, self.cg_iterations = curvature_every, factors_every, cg_iterations
         self.critic_updates, self.critic_learning_rate = critic_updates, critic_learning_rate
         self.critic_solver, self.critic_cg_iterations = critic_solver, critic_cg_iterations
-        self.critic_damping, self.critic_target_kl = critic_damping, critic_target_kl
-        self.critic_gradient_averaging, self.critic_lambda = critic_gradient_averaging, critic_lambda
-        self.torch_threads, self.ranks = torch_threads, ranks
+        self.critic_damping, self.critic_curvature_every = critic_damping, critic_curvature_every
+        self.critic_gradient_averaging, self.critic_target_kl = critic_gradient_averaging, critic_target_kl
+        self.critic_lambda, self.torch_threads, self.ranks = critic_lambda, torch_threads, ranks
         self.seconds, self.rolled, self.beside = dict[str, float](), False, Beside[UpdateStats]()
         self.forget_rollouts()
         if _init_setup_model:

@@ -14,7 +14,9 @@ from geonpg.kfac import (
     CgSolver,
     Constant,
     FactorSettings,
+    Family,
     FixedGaussian,
+    Gaussian,
     NaturalGradient,
     Ranks,
     Solver,
@@ -22,7 +24,7 @@ from geonpg.kfac import (
 )
 
 from .outputs import Networks
-from .settings import ActorSettings, CriticSettings
+from .settings import TRUST_REGIONS, ActorSettings, CriticSettings
 
 NATURAL_RATE = 1.0  # of a critic trained by its natural gradient, if no rate is given
 FIRST_ORDER_RATE = 1e-3  # of a critic trained by an `optimizer_class` of the user's, if no rate is given
@@ -32,11 +34,11 @@ def policy_optimizer(networks: Networks, settings: ActorSettings, lr: float, ran
     """Make the natural gradient of the policy, whose longest step is `lr`."""
     return NaturalGradient(
         networks.actor,
-        networks.family,
+        family_by(settings.connection, networks.family),
         lr=lr,
         rule=settings.method,
         solver=solver_of(settings.solver, settings.cg_iterations),
-        control=TrustRegion(max_kl=settings.target_kl),
+        control=TRUST_REGIONS[settings.trust_region](max_kl=settings.target_kl),
         damping=settings.damping,
         alpha=settings.alpha,
         calibrate=settings.calibrate,
@@ -48,6 +50,11 @@ def policy_optimizer(networks: Networks, settings: ActorSettings, lr: float, ran
         seed=int(torch.randint(2**31, ())),
         ranks=ranks,
     )
+
+
+def family_by(connection: str, family: Family) -> Family:
+    """Return the family with its mean and deviation connected as asked for; other families have no such parts."""
+    return Gaussian(blocks=True) if connection == "blocks" and isinstance(family, Gaussian) else family
 
 
 def critic_optimizer(
@@ -72,6 +79,7 @@ def natural_critic(networks: Networks, settings: CriticSettings, ranks: Ranks) -
         control=TrustRegion(max_kl=limit) if limit > 0 else Constant(),
         damping=settings.critic_damping,
         gradient_averaging=settings.critic_gradient_averaging,
+        curvature_every=settings.critic_curvature_every,
         factors=FactorSettings(averaging=settings.factor_averaging, update_every=settings.critic_updates),
         parameters=networks.critic_parameters,
         seed=int(torch.randint(2**31, ())),

@@ -5,6 +5,7 @@ from typing import Any
 from stable_baselines3.common.policies import (
     ActorCriticCnnPolicy,
     ActorCriticPolicy,
+    BasePolicy,
     MultiInputActorCriticPolicy,
 )
 from torch import nn
@@ -52,3 +53,11 @@ class ACKTRCnnPolicy(SeparateCritic, ActorCriticCnnPolicy):
 
 class ACKTRMultiInputPolicy(SeparateCritic, MultiInputActorCriticPolicy):
     """The policy for dictionaries of observations."""
+
+
+# By SB3's names.
+POLICY_ALIASES: dict[str, type[BasePolicy]] = {
+    "MlpPolicy": ACKTRPolicy,
+    "CnnPolicy": ACKTRCnnPolicy,
+    "MultiInputPolicy": ACKTRMultiInputPolicy,
+}

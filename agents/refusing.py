@@ -1,9 +1,13 @@
-"""What SB3 asserts, refused in our own words."""
+"""Which action spaces an agent takes; what SB3 asserts of them, refused in our own words."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from gymnasium import spaces
+
 from geonpg.errors import Refused
+
+ACTION_SPACES = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 
 
 @contextmanager

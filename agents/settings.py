@@ -4,7 +4,12 @@ import math
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
-from geonpg.errors import require
+from geonpg.errors import known, require
+from geonpg.kfac import KlSearch, TrustRegion
+
+CONNECTIONS = ("joint", "blocks")
+# What `target_kl` is the target of: the KL that the metric predicts for a step, or the one that it has.
+TRUST_REGIONS: dict[str, type[TrustRegion | KlSearch]] = {"predicted": TrustRegion, "actual": KlSearch}
 
 
 @dataclass(frozen=True)
@@ -15,8 +20,10 @@ class ActorSettings:
     solver: str
     cg_iterations: int
     alpha: float
+    connection: str
     calibrate: bool
     target_kl: float
+    trust_region: str
     damping: float
     gradient_averaging: float
     cautious: bool
@@ -27,6 +34,8 @@ class ActorSettings:
     def __post_init__(self) -> None:
         target = self.target_kl
         require(target is not None and target > 0, f"target_kl must be positive, not {target}")
+        known("trust_region", self.trust_region, TRUST_REGIONS)
+        known("connection", self.connection, CONNECTIONS)
         require(-1 <= self.alpha <= 1, f"alpha must lie in [-1, 1], not {self.alpha}")
         require_count("cg_iterations", self.cg_iterations)
         require_count("factors_every", self.factors_every)
@@ -44,6 +53,7 @@ class CriticSettings:
     critic_learning_rate: float | None
     critic_solver: str
     critic_cg_iterations: int
+    critic_curvature_every: int
     critic_damping: float
     critic_target_kl: float
     critic_gradient_averaging: float
@@ -55,6 +65,7 @@ class CriticSettings:
         require(limit is not None and limit >= 0, f"critic_target_kl must be positive, or 0 for no limit, not {limit}")
         require_count("critic_updates", self.critic_updates)
         require_count("critic_cg_iterations", self.critic_cg_iterations)
+        require_count("critic_curvature_every", self.critic_curvature_every)
         require_damping("critic_damping", self.critic_damping)
         require_decay("critic_gradient_averaging", self.critic_gradient_averaging)
         require_decay("factor_averaging", self.factor_averaging)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from geonpg.kfac import NaturalGradient, Ranks, TrustRegion
+from geonpg.kfac import KlSearch, NaturalGradient, Ranks, TrustRegion
 
 from .batches import UpdateBatch
 from .outputs import Networks, draws_of
@@ -18,7 +18,7 @@ SHORTEST = 0.01  # of annealed steps, as a share of the first
 
 def limit_step(optimizer: NaturalGradient, target_kl: float, left: float) -> None:
     """Set the trust region for a run of which this share is left, unless the user has put another controller there."""
-    if isinstance(optimizer.control, TrustRegion):
+    if isinstance(optimizer.control, TrustRegion | KlSearch):
         target = target_kl * max(left, SHORTEST) ** 2  # a step's length is the root of its KL
         optimizer.control = replace(optimizer.control, max_kl=target)
 

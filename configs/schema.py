@@ -110,6 +110,8 @@ SIZES = Legal(
 )
 METHODS = ("ng", "mid", "geo", "geof")
 SOLVERS = one_of("kfac", "pcg", "cg")
+CONNECTIONS = one_of("joint", "blocks")
+TRUST_REGIONS = one_of("predicted", "actual")
 ACTIVATIONS = one_of("tanh", "relu", "elu")
 
 
@@ -135,9 +137,13 @@ class Settings:
     method: str = setting("geo", "update rule of the policy", one_of(*METHODS))
     solver: str = setting("kfac", "how the policy's natural gradient is solved for", SOLVERS)
     alpha: float = setting(0.0, "connection: 0 Levi-Civita (the paper), 1 exponential, -1 mixture", within(-1, 1))
+    connection: str = setting("joint", "of a normal policy's mean and deviation: joint, or by blocks", CONNECTIONS)
     calibrate: bool = setting(True, "scale the correction to its least-squares length; false is the published form")
     learning_rate: float = setting(0.3, "longest step h of the policy", POSITIVE)
-    target_kl: float = setting(0.003, "largest predicted KL divergence of one update of the policy", POSITIVE)
+    target_kl: float = setting(0.003, "largest KL divergence of one update of the policy", POSITIVE)
+    trust_region: str = setting(
+        "predicted", "the KL that target_kl is about: predicted by the metric, or actual, searched for", TRUST_REGIONS
+    )
     anneal: bool = setting(True, "steps shorten over the run, in proportion to what is left of it")
     damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
     gradient_averaging: float = setting(0.9, "decay of the average of gradients over updates", AVERAGING)
@@ -162,6 +168,9 @@ class Settings:
     critic_learning_rate: float = setting(1.0, "longest step h of the critic", POSITIVE)
     critic_solver: str = setting("pcg", "how the critic's natural gradient is solved for", SOLVERS)
     critic_cg_iterations: int = setting(6, "iterations of the critic's pcg and cg", up_to(10_000))
+    critic_curvature_every: int = setting(
+        1, "the critic's curvature is measured on every such step of a large batch, its gradient on all", at_least(1)
+    )
     critic_damping: float = setting(0.03, "added to the diagonal of the critic's Fisher matrix", at_least(0))
     critic_target_kl: float = setting(
         0.0, "half the largest mean squared change of values in one update; 0: any", at_least(0)

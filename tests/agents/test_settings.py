@@ -16,6 +16,8 @@ ACTOR, CRITIC = settings_of(AGENT, ActorSettings), settings_of(AGENT, CriticSett
 WRONG: list[tuple[str, Any, str]] = [
     ("target_kl", 0, "target_kl must be positive, not 0"),
     ("target_kl", None, "target_kl must be positive, not None"),
+    ("connection", "none", "unknown connection 'none': choose one of joint, blocks"),
+    ("trust_region", "guessed", "unknown trust_region 'guessed': choose one of predicted, actual"),
     ("alpha", 1.5, r"alpha must lie in \[-1, 1\], not 1.5"),
     ("damping", -1.0, "damping must be finite and not negative, not -1.0"),
     ("damping", float("inf"), "damping must be finite and not negative, not inf"),
@@ -29,6 +31,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("critic_updates", 0, "critic_updates must be at least 1, not 0"),
     ("critic_damping", -0.5, "critic_damping must be finite and not negative, not -0.5"),
     ("critic_gradient_averaging", 1, r"critic_gradient_averaging must lie in \[0, 1\), not 1"),
+    ("critic_curvature_every", 0, "critic_curvature_every must be at least 1, not 0"),
     ("critic_cg_iterations", 0, "critic_cg_iterations must be at least 1, not 0"),
 ]
 

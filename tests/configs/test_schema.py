@@ -32,11 +32,12 @@ SIZES = (
 )
 METHOD = ("one of ng, mid, geo, geof", ["ng", "mid", "geo", "geof"], ["adam"])
 SOLVER = ("one of kfac, pcg, cg", ["kfac", "pcg", "cg"], ["dense"])
+TRUST_REGION = ("one of predicted, actual", ["predicted", "actual"], ["guessed"])
 ACTIVATION = ("one of tanh, relu, elu", ["tanh", "relu", "elu"], ["gelu"])
 
 # Of each key: its legal values in words, some that are legal, some that are not.
 CONTRACT = {
-    **dict.fromkeys(["factors_every", "curvature_every", "eval_every"], AT_LEAST_1),
+    **dict.fromkeys(["factors_every", "curvature_every", "critic_curvature_every", "eval_every"], AT_LEAST_1),
     **dict.fromkeys(["critic_updates", "cg_iterations", "critic_cg_iterations"], ITERATIONS),
     "n_envs": ("an integer from 1 to 16,384", [1, 16_384], [0, 16_385, 10**20]),
     "n_steps": ("an integer from 1 to 1,000,000", [1, 1e6], [0, 1_000_001, 10**9]),
@@ -53,6 +54,8 @@ CONTRACT = {
     "alpha": ("a finite number in [-1, 1]", [-1, 0.5, 1], [-1.1, 2]),
     "log_std_init": ("a finite number in [-20, 20]", [-20, 0, 1.5], [-21, 1e3]),
     "method": METHOD,
+    "connection": ("one of joint, blocks", ["joint", "blocks"], ["none"]),
+    "trust_region": TRUST_REGION,
     **dict.fromkeys(["solver", "critic_solver"], SOLVER),
     **dict.fromkeys(["activation", "critic_activation"], ACTIVATION),
     **dict.fromkeys(["hidden", "critic_hidden"], SIZES),
