@@ -3,13 +3,13 @@
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
 from tqdm import tqdm
 
-from geonpg.configs import load, to_toml
+from geonpg.configs import Settings, load, to_toml
 from geonpg.envs import is_native
 from geonpg.errors import Refused, require
 from geonpg.scripts.branches.analysis import branch_numbers, branch_tables, read_branches
@@ -43,19 +43,24 @@ def recorded(arguments: Namespace, env_ids: Sequence[str]) -> Design:
     return design
 
 
-def trunk_item(results: Path, env_id: str, seed: int) -> LocalItem:
-    """The process that grows one trunk."""
+def trunk_item(script: str, results: Path, env_id: str, seed: int) -> LocalItem:
+    """The process in which a script grows one trunk."""
     arguments = ["--results", str(results), "--env", env_id, "--seed", str(seed)]
-    return LocalItem(f"{env_id}/{seed}", lambda: worker_command("branches.trunk", *arguments), lambda: None)
+    return LocalItem(f"{env_id}/{seed}", lambda: worker_command(script, *arguments), lambda: None)
+
+
+def require_native(settings: Settings, env_id: str) -> None:
+    """Refuse an environment that does not exist, or that cannot be set back to a state."""
+    make_env(settings, env_id, 1, 0).close()
+    advice = f"branch needs MuJoCo tasks like {BRANCH_TASKS}"
+    require(is_native(env_id), f"{env_id} cannot be set back to a state: {advice}")
 
 
 def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
     """Run every trunk that is not complete; returns why some failed, by their names."""
     env_ids = arguments.envs.split(",")
     for env_id in env_ids:
-        make_env(load(arguments.preset, env_id), env_id, 1, 0).close()
-        advice = f"branch needs MuJoCo tasks like {BRANCH_TASKS}"
-        require(is_native(env_id), f"{env_id} cannot be set back to a state: {advice}")
+        require_native(load(arguments.preset, env_id), env_id)
     arguments.results.mkdir(parents=True, exist_ok=True)
     with locked(arguments.results, LOCK_SECONDS) as lock:
         design = recorded(arguments, env_ids)
@@ -63,7 +68,8 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
         cells = [(env_id, seed) for seed in design.seeds for env_id in env_ids]
         paths = {cell: rows_path(arguments.results, *cell) for cell in cells}
         todo = [cell for cell in cells if len(read_rows(paths[cell])) < wanted]
-        queue = LocalQueue([trunk_item(arguments.results, *cell) for cell in todo], arguments.jobs, lock)
+        items = [trunk_item("branches.trunk", arguments.results, *cell) for cell in todo]
+        queue = LocalQueue(items, arguments.jobs, lock)
         done = sum(len(read_rows(path)) for path in paths.values())
         with tqdm(total=len(cells) * wanted, initial=done, unit=" branches", desc="branch") as bar:
 
@@ -87,11 +93,20 @@ def report(results: Path) -> tuple[list[Table], dict[str, float]]:
 
 def branch(arguments: Namespace) -> int:
     """Run the trunks that are not complete and report on all; returns the command's exit code."""
+    return conclude(arguments, lambda signals: execute(arguments, signals), report)
+
+
+def conclude(
+    arguments: Namespace,
+    execute: Callable[[Signals], Mapping[str, str]],
+    report: Callable[[Path], tuple[list[Table], dict[str, float]]],
+) -> int:
+    """Run what is missing, unless only a report is wanted, and print the report; returns the command's exit code."""
     failed: Mapping[str, str] = {}
     try:
         with listening() as signals:
             if not arguments.only_report:
-                failed = execute(arguments, signals)
+                failed = execute(signals)
             if signals():
                 print("stopped: the same command continues", file=sys.stderr)
                 return 128 + signals.received

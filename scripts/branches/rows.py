@@ -1,14 +1,11 @@
 """What branches leave: one row for each rule at each checkpoint, in <task>/<seed>.csv."""
 
-import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geonpg.errors import Refused
-from geonpg.files import write_text
-from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.records import read_records, write_records
 
 # The rules that are compared, in the order of their rows, each with the settings that it changes in the preset.
 BRANCH_RULES: Mapping[str, Mapping[str, Any]] = {
@@ -34,9 +31,6 @@ class Branch:
     entropy: float  # change
 
 
-COLUMNS = tuple(field.name for field in fields(Branch))
-
-
 def rows_path(folder: Path, env_id: str, seed: int) -> Path:
     """The file of a trunk's rows."""
     return folder / env_id / f"{seed}.csv"
@@ -44,16 +38,9 @@ def rows_path(folder: Path, env_id: str, seed: int) -> Path:
 
 def read_rows(path: Path) -> list[Branch]:
     """Read the rows of a trunk, none before its first branch has ended; Refused if the file is damaged."""
-    if not path.exists():
-        return []
-    numbers = COLUMNS[2:]
-    found = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-    try:
-        return [Branch(int(row["steps"]), row["rule"], **{name: float(row[name]) for name in numbers}) for row in found]
-    except (KeyError, TypeError, ValueError) as error:
-        raise Refused(f"{path} is no table of branches: {error!r}") from None
+    return read_records(path, Branch, "branches")
 
 
 def write_rows(path: Path, rows: Sequence[Branch]) -> None:
     """Write all rows of a trunk, whole or not at all."""
-    write_text(path, Table(path.stem, path.stem, COLUMNS, [list(asdict(row).values()) for row in rows]).csv())
+    write_records(path, Branch, rows)

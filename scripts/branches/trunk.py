@@ -91,7 +91,7 @@ def grow(folder: Path, env_id: str, seed: int, stop: Callable[[], bool]) -> bool
         done = len(rows) - (number - 1) * len(BRANCH_RULES)
         if done >= len(BRANCH_RULES):
             continue
-        train_trunk(agents, number * design.every, kept, stop)
+        train_trunk(agents.steppers[TRUNK], number * design.every, kept, stop)
         if stop():
             return False
         unseen = agents.unseen(kept, number)
@@ -104,13 +104,13 @@ def grow(folder: Path, env_id: str, seed: int, stop: Callable[[], bool]) -> bool
     return True
 
 
-def train_trunk(agents: RuleAgents, steps: int, kept: Path, stop: Callable[[], bool]) -> None:
-    """Train the trunk up to so many steps; its state goes into the file `kept`, now and then and at the end."""
-    agent, saved = agents.agents[TRUNK], Timer()
+def train_trunk(trunk: Stepper, steps: int, kept: Path, stop: Callable[[], bool]) -> None:
+    """Train a trunk up to so many steps; its state goes into the file `kept`, now and then and at the end."""
+    agent, saved = trunk.agent, Timer()
     if kept.exists():
         set_state(agent, read(kept))
     while agent.num_timesteps < steps and not stop():
-        agents.steppers[TRUNK].step()
+        trunk.step()
         if saved.is_due(SAVE_SECONDS):
             write(kept, get_state(agent))
             saved.restart()

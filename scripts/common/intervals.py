@@ -56,6 +56,22 @@ def student(runs: Array) -> Estimate:
     return Estimate(value, value - reach, value + reach)
 
 
+def pooled_student(groups: Sequence[Array]) -> Estimate:
+    """Student's interval of the mean of the groups' means, each group [n_i] with a variance of its own (Satterthwaite).
+
+    For one group it is that of `student`; infinitely wide if a group has a single run.
+    """
+    value = np.mean([group.mean() for group in groups])
+    if min(map(len, groups)) < 2:
+        return Estimate(value, value - np.inf, value + np.inf)
+    squares = np.array([stats.sem(group) ** 2 for group in groups])  # of standard errors
+    if squares.sum() == 0:
+        return Estimate(value, value, value)
+    freedom = squares.sum() ** 2 / sum(s**2 / (len(g) - 1) for s, g in zip(squares, groups, strict=True))
+    reach = stats.t.ppf(TAILS[1], freedom) * np.sqrt(squares.sum()) / len(groups)
+    return Estimate(value, value - reach, value + reach)
+
+
 def welch(ours: Array, theirs: Array) -> Estimate:
     """Welch's interval of the difference of the means of two groups [n], [m]."""
     value = ours.mean() - theirs.mean()

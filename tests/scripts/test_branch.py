@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from tiny_branches import TINY, branch_row, write_design
+from tiny_maps import TINY_GRID, write_grid
 
 from geonpg.scripts import branch
 from geonpg.scripts.branches.design import DESIGN, design_of
@@ -90,3 +91,53 @@ def test_a_damaged_table_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "Hopper-v4" / "1000.csv").write_text("a,b\n1,2\n")
     assert branch.main(["--results", str(tmp_path), "--only-report"]) == 2
     assert "1000.csv is no table of branches" in capsys.readouterr().err
+
+
+# maps of long steps
+
+
+def test_a_map_is_made_reported_and_pinned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_grid(tmp_path)
+    arguments = ["--grid", str(tmp_path / "tiny.toml"), "--results", str(folder)]
+    assert branch.main([*arguments, "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert set(numbers) >= {f"large/all/256/0.1/geo_over_ng{end}" for end in ("", "/low", "/high")}
+    assert "large/Reacher-v4/64/0.03/kfac/ng/held_out" in numbers
+    for name in ("tables.md", "map.png", "map.svg"):
+        assert (folder / name).stat().st_size > 0
+    assert "too few trunks" in (folder / "tables.md").read_text()
+    assert branch.main([*arguments, "--only-report"]) == 0
+    config = folder / "Reacher-v4" / "config.toml"
+    config.write_text(config.read_text().replace("gamma = 0.99", "gamma = 0.9"))
+    capsys.readouterr()
+    assert branch.main(arguments) == 2
+    assert "was made with other settings, 'gamma = 0.9' and 'gamma = 0.99': use the same, or" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("Reacher-v4", "CartPole-v1", "CartPole-v1 cannot be set back to a state"),
+        ("batches = [64, 256]", "batches = [63, 256]", "a batch of 63 steps is not made of 4 environments"),
+        ("held_out = 256", "held_out = 200", "held_out must be a multiple of a rollout, 128 steps"),
+        ('method = "ng"', 'method = "gn"', "method must be one of ng, mid, geo, geof, not 'gn'"),
+        ('preset = "default"', 'preset = "defalt"', "defalt"),
+    ],
+)
+def test_what_is_wrong_with_a_grid_is_said_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, words: str
+) -> None:
+    (tmp_path / "grid.toml").write_text(TINY_GRID.replace('"256/0.1" =', '# "256/0.1" =').replace(old, new))
+    assert branch.main(["--grid", str(tmp_path / "grid.toml"), "--results", str(tmp_path / "map")]) == 2
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert "Traceback" not in printed
+    assert not (tmp_path / "map").exists()
+
+
+def test_the_two_experiments_do_not_share_a_folder(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tiny.toml").write_text(TINY_GRID)
+    assert branch.main(["--grid", str(tmp_path / "tiny.toml"), "--results", str(folder)]) == 2
+    assert "holds another experiment of geonpg branch: choose --results" in capsys.readouterr().err

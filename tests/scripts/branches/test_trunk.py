@@ -10,7 +10,7 @@ from geonpg.agents.state import set_state
 from geonpg.agents.stepping import Stepper
 from geonpg.scripts.branches.design import DESIGN, design_of
 from geonpg.scripts.branches.rows import BRANCH_RULES, read_rows, rows_path
-from geonpg.scripts.branches.trunk import RuleAgents, grow, train_trunk
+from geonpg.scripts.branches.trunk import TRUNK, RuleAgents, grow, train_trunk
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_every_rule_begins_at_the_same_point_whoever_was_before(folder: Path) ->
     """Branching changes neither the checkpoint nor the trunk, and the ng branch is the trunk's own future."""
     agents = RuleAgents(design_of(folder), "Reacher-v4", 1000)
     kept = folder / "kept.state"
-    train_trunk(agents, 512, kept, lambda: False)
+    train_trunk(agents.steppers[TRUNK], 512, kept, lambda: False)
     unseen = agents.unseen(kept, 1)
     first = agents.branch("geo", kept, unseen, 1)
     reference = agents.branch("ng", kept, unseen, 1)

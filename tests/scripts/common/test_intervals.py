@@ -18,6 +18,7 @@ from geonpg.scripts.common.intervals import (
     interquartile_mean,
     mean,
     mean_height,
+    pooled_student,
     steps_to,
     student,
     verdict,
@@ -215,3 +216,21 @@ def test_mean_height() -> None:
     assert mean_height(np.array([0.0, 10]), np.array([0.0, 10]), 10) == pytest.approx(5)
     # 1 up to step 2, from there to 3 at step 4, then level
     assert mean_height(steps, np.array([1.0, 3, 3]), 8) == pytest.approx((2 * 1 + 2 * 2 + 4 * 3) / 8)
+
+
+def test_pooled_intervals_are_students_for_one_group_and_satterthwaites_for_several() -> None:
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(1, 0.2, 5), rng.normal(3, 2.0, 7)
+    single, alone = pooled_student([one]), student(one)
+    assert (single.value, single.low, single.high) == pytest.approx((alone.value, alone.low, alone.high))
+    # of the difference a - b Welch's interval is known: that of the mean of a and -b is half as wide
+    pair, welchs = pooled_student([one, -other]), welch(one, other)
+    assert (2 * pair.value, 2 * pair.low, 2 * pair.high) == pytest.approx((welchs.value, welchs.low, welchs.high))
+    assert pooled_student([one, other[:1]]).high == np.inf
+
+
+def test_pooled_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(1)
+    found = [pooled_student([rng.normal(0, s, 5) for s in (1, 2, 4)]) for _ in range(2000)]
+    held = np.mean([each.low <= 0 <= each.high for each in found])
+    assert 0.93 < held < 0.97
