@@ -3,7 +3,7 @@
 Runs are at DIR/<any name>/, as `geonpg train` leaves them, or at DIR/<task>/<preset or algorithm>/<method or settings>/
 <seed>/ or deeper, as `geonpg compare` does. The page is report.html and its figures are figures/*.svg and *.png, in
 runs/report unless --out names another folder. Tables hold finished runs only; unfinished runs are listed, and their
-curves are drawn. What `geonpg branch` left in DIR/branch is included.
+curves are drawn. What `geonpg branch` left in DIR/branch and DIR/large is included.
 """
 
 import sys

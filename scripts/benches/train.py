@@ -31,6 +31,7 @@ from geonpg.scripts.runs.process import prepare
 
 ENV_IDS, ROUNDS = ("HalfCheetah-v4", "Walker2d-v4"), 7
 UPDATES = 10  # of ours per segment, as many as from one line of the log to the next
+LARGE, LARGE_UPDATES = "large_geo", 3  # `geo` with the preset `large`, and its updates per segment
 LIMIT_STEPS = 250  # of each environment per segment
 SB3_STEPS = 1000  # per segment; PPO and TRPO make it their rollout of 2048, with all that they do on it
 THREAD_ROUNDS = 2  # to find out how many threads suit an algorithm of SB3
@@ -50,7 +51,7 @@ class TrainingSpeeds:
     @property
     def rivals(self) -> list[str]:
         """Everyone but our own methods."""
-        return [name for name in self.speeds.per_second if name not in METHODS]
+        return [name for name in self.speeds.per_second if name not in (*METHODS, LARGE)]
 
     def ratio(self, a: str, b: str, by_cpu: bool = False) -> float:
         """Median of the ratios within a round, in which the machine is nearly the same for everyone."""
@@ -64,7 +65,7 @@ class TrainingSpeeds:
     def numbers(self) -> Numbers:
         """Return ratios, shares, parts of an iteration, and speeds."""
         pairs = [(method, rival) for method in METHODS for rival in self.rivals] + [("geo", "ng")]
-        found = {f"{a}_over_{b}": self.ratio(a, b) for a, b in pairs}
+        found = {f"{a}_over_{b}": self.ratio(a, b) for a, b in [*pairs, (LARGE, "limit"), (LARGE, "geo")]}
         found |= {f"geo_over_{name}_per_cpu_second": ratio for name, ratio in self.cpu_ratios().items()}
         found |= {f"share_{name}": share for name, share in self.segment.shares.items()}
         found |= {"update_ms": self.segment.update_ms, "serial_us": self.segment.serial_us}
@@ -78,7 +79,8 @@ class TrainingSpeeds:
         lines = ["", f"{title:16}{'steps/s':>10}{'/CPU-s':>10}{columns}"]
         by_cpu = medians(self.speeds.per_cpu_second)
         for name, speed in sorted(medians(self.speeds.per_second).items(), key=lambda item: -item[1]):
-            over = "".join(f"{self.ratio(name, rival):12.3f}" for rival in self.rivals if name in METHODS)
+            ours = name in (*METHODS, LARGE)
+            over = "".join(f"{self.ratio(name, rival):12.3f}" for rival in self.rivals if ours)
             lines.append(f"{name:16}{speed:10.0f}{by_cpu[name]:10.0f}{over}")
         ratios = ", ".join(f"{name} {ratio:.3f}" for name, ratio in self.cpu_ratios().items())
         lines += [f"geo over ng {self.ratio('geo', 'ng'):.3f}", f"geo by CPU-second over {ratios}"]
@@ -106,6 +108,7 @@ class TrainFindings(Findings):
         lines = [f"whole training on {CORES} cores, medians of {ROUNDS} interleaved rounds", f"ours: {ours}"]
         lines.append(f"SB3's: their defaults, 1 environment, torch's threads as suits them best: {threads}")
         lines.append("RLtools' PPO, where it takes part: its defaults, gymnasium's environments, MKL, 1 thread")
+        lines.append(f"{LARGE}: preset large, {LARGE_UPDATES} updates at a time")
         return "\n".join([*lines, *(line for env_id, found in self.speeds.items() for line in found.lines(env_id))])
 
 
@@ -130,9 +133,9 @@ def algorithms() -> dict[str, Algorithm]:
     return found
 
 
-def our_contestant(agent: ACKTR, settings: Settings) -> Contestant:
+def our_contestant(agent: ACKTR, settings: Settings, updates: int = UPDATES) -> Contestant:
     """Make our agent a contestant, with the preset's number of threads."""
-    steps = UPDATES * settings.n_envs * settings.n_steps
+    steps = updates * settings.n_envs * settings.n_steps
     return Contestant(partial(prepare, settings), partial(train_more, agent, steps))
 
 
@@ -190,6 +193,8 @@ def measure_one(
     with ExitStack() as stack:
         ours = {method: our_agent(env_id, settings_of(env_id, method), stack) for method in METHODS}
         entries = {**contestants(env_id, ours, rivals, threads, stack), **others}
+        large = settings_of(env_id, preset="large")
+        entries[LARGE] = our_contestant(our_agent(env_id, large, stack), large, LARGE_UPDATES)
         speeds = speeds_by_round(entries, ROUNDS, env_id)
         return TrainingSpeeds(speeds, breakdown(ours["geo"], settings_of(env_id), BREAKDOWN_UPDATES))
 

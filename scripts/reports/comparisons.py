@@ -14,10 +14,16 @@ MAIN_PRESET = "default"  # the one that is compared with other algorithms
 
 @dataclass(frozen=True)
 class Pair:
-    """Two contenders on one task, after the steps that both have."""
+    """Two contenders on one task, after the steps that both have, or after so many updates."""
 
     ours: SeedGroup
     theirs: SeedGroup
+    updates: int | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether both have made the updates."""
+        return self.updates is None or (self.ours.has_made(self.updates) and self.theirs.has_made(self.updates))
 
     @property
     def seeds(self) -> int:
@@ -26,7 +32,9 @@ class Pair:
 
     @property
     def finals(self) -> tuple[Array, Array]:
-        """Last evaluations of both sides."""
+        """Last evaluations of both sides, or those after the updates."""
+        if self.updates is not None:
+            return self.ours.finals_after(self.updates), self.theirs.finals_after(self.updates)
         steps = min(self.ours.budget, self.theirs.budget)
         return self.ours.finals_at(steps), self.theirs.finals_at(steps)
 
@@ -68,20 +76,23 @@ class Comparison:
         return pair.verdict()
 
 
-def compared(study: Study, contenders: Sequence[tuple[Contender, Contender]]) -> list[Comparison]:
-    """The comparisons of those that have a task in common."""
+def compared(
+    study: Study, contenders: Sequence[tuple[Contender, Contender]], updates: int | None = None
+) -> list[Comparison]:
+    """The comparisons of those that have a task in common, at their ends or after so many updates."""
     found = []
     for contender, other in contenders:
         ours, theirs = study.groups_of(contender), study.groups_of(other)
-        if pairs := {env_id: Pair(ours[env_id], theirs[env_id]) for env_id in ours if env_id in theirs}:
+        shared = [Pair(ours[env_id], theirs[env_id], updates) for env_id in ours if env_id in theirs]
+        if pairs := {pair.ours.name.env_id: pair for pair in shared if pair.is_due}:
             found.append(Comparison(contender, other, pairs))
     return found
 
 
-def over_reference(study: Study) -> list[Comparison]:
-    """Every method against `ng` of the same preset."""
+def over_reference(study: Study, updates: int | None = None) -> list[Comparison]:
+    """Every method against `ng` of the same preset, at their ends or after so many updates."""
     rivals = [contender for contender in study.contenders if contender.method != REFERENCE]
-    return compared(study, [(rival, Contender(rival.preset, REFERENCE)) for rival in rivals])
+    return compared(study, [(rival, Contender(rival.preset, REFERENCE)) for rival in rivals], updates)
 
 
 def over_others(study: Study) -> list[Comparison]:

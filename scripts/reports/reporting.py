@@ -14,8 +14,10 @@ from geonpg.files import write_text
 from geonpg.scripts.branches.analysis import BranchStudy, branch_numbers, branch_tables, read_branches
 from geonpg.scripts.common.artifacts import Table, markdown
 from geonpg.scripts.common.style import FORMATS, write_figure
+from geonpg.scripts.maps.analysis import MapStudy, map_numbers, map_tables, read_map
 from geonpg.scripts.reports.comparisons import over_reference
 from geonpg.scripts.reports.curves import CurveFigure, curve_figures
+from geonpg.scripts.reports.few_updates import large_numbers
 from geonpg.scripts.reports.figures import combined, improvement_figure, iqm_figure
 from geonpg.scripts.reports.page import page_html
 from geonpg.scripts.reports.reading import read_study
@@ -29,10 +31,11 @@ TITLE = "geonpg: sample efficiency"
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is made of a study and of the branches beside it."""
+    """Everything that is made of a study, of the branches and of the map of long steps beside it."""
 
     study: Study
     branched: BranchStudy
+    mapped: MapStudy
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -53,7 +56,7 @@ class Report:
 
     def page(self) -> str:
         """The page, with its figures inside."""
-        parts = sections(self.study, self.tables, self.aggregates, self.curves, self.branched)
+        parts = sections(self.study, self.tables, self.aggregates, self.curves, self.branched, self.mapped)
         return page_html(TITLE, summary(self.study, self.branched), parts)
 
     def figures(self) -> dict[str, Figure]:
@@ -62,7 +65,8 @@ class Report:
 
     def markdown(self) -> str:
         """Every table, for the terminal."""
-        return markdown([*self.tables, *(branch_tables(self.branched) if self.branched else ())])
+        branches = branch_tables(self.branched) if self.branched else ()
+        return markdown([*self.tables, *branches, *(map_tables(self.mapped) if self.mapped else ())])
 
     def numbers(self) -> dict[str, float]:
         """One flat object for programs."""
@@ -74,7 +78,7 @@ class Report:
             estimate, key = each.improvement(), f"improvement/{each.contender}_over_{each.other.method}"
             ends = {f"{key}/low": float(estimate.low), f"{key}/high": float(estimate.high)}
             found |= {key: float(estimate.value), **ends}
-        return found | branch_numbers(self.branched)
+        return found | large_numbers(self.study) | branch_numbers(self.branched) | map_numbers(self.mapped)
 
     def write(self, out: Path) -> list[Path]:
         """Write the page and its figures; returns what was written."""
@@ -89,13 +93,13 @@ class Report:
 
 
 def read_report(folder: Path) -> Report:
-    """Read the runs in a folder, and what `geonpg branch` left beside them; Refused if there is nothing to show."""
+    """Read the runs in a folder, and what `geonpg branch` left in `branch` and `large`; Refused if there are none."""
     study = read_study(folder)
     for sentence in study.left_out:
         print(f"left out: {sentence}", file=sys.stderr)
     nothing = f"{folder} holds no run with a curve, at <name>/ or <task>/<preset>/<method>/<seed>/"
     require(bool(study.groups or study.unfinished), nothing)
-    return Report(study, read_branches(folder / "branch"))
+    return Report(study, read_branches(folder / "branch"), read_map(folder / "large"))
 
 
 def report(arguments: Namespace) -> None:

@@ -7,13 +7,15 @@ from matplotlib.figure import Figure
 from geonpg.scripts.branches.analysis import BranchStudy, branch_tables
 from geonpg.scripts.branches.figures import branch_figure
 from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.maps.analysis import NO_MAP, MapStudy, map_tables
+from geonpg.scripts.maps.figures import map_figure
 from geonpg.scripts.reports import page
 from geonpg.scripts.reports.curves import ALL_TASKS, SETS, CurveFigure
 from geonpg.scripts.reports.figures import legend_labels, single, styles
 from geonpg.scripts.reports.page import Section
 from geonpg.scripts.reports.study import Study
 from geonpg.scripts.reports.tables import GEOMETRY
-from geonpg.scripts.reports.words import BRANCHES, COMPUTED, episodes_text
+from geonpg.scripts.reports.words import BRANCHES, COMPUTED, LONG_STEPS, episodes_text
 
 CAPTIONS = {
     "training": ("Sample efficiency", "Return of training episodes, mean over seeds with its 95 % interval."),
@@ -34,6 +36,7 @@ def sections(
     aggregates: Mapping[str, Figure],
     curves: Sequence[CurveFigure],
     branched: BranchStudy,
+    mapped: MapStudy = NO_MAP,
 ) -> list[Section]:
     """All sections in the order of the page; `aggregates` are figures by the name of the table that they belong to."""
     several = len({each.which for each in curves}) > 1
@@ -43,6 +46,7 @@ def sections(
         if table.title == GEOMETRY:
             geometry += [page.subheading("Whole runs"), *table_parts(table, aggregates)]
     found += [Section(GEOMETRY, geometry)] if geometry else []
+    found += [Section("Long steps", map_parts(mapped))] if mapped else []
     found += [Section(table.title, table_parts(table, aggregates)) for table in tables if table.title != GEOMETRY]
     if study.left_out:
         found.append(Section("Left out of the tables", [page.items(study.left_out)]))
@@ -54,6 +58,14 @@ def branch_parts(branched: BranchStudy) -> list[str]:
     figure = page.figure_html(branch_figure(branched), "Paired differences to ng", wide=True)
     folded = [page.folded(table.title, page.table_html(table)) for table in branch_tables(branched)]
     return [page.subheading("Paired branches"), page.paragraph(BRANCHES, "note"), figure, *folded]
+
+
+def map_parts(mapped: MapStudy) -> list[str]:
+    """The map of long steps: its figure and verdicts, and its other tables folded."""
+    first, *others = map_tables(mapped)
+    figure = page.figure_html(map_figure(mapped), "Held-out gain by batch and size of step", wide=True)
+    folded = [page.folded(table.title, page.table_html(table)) for table in others]
+    return [page.paragraph(LONG_STEPS, "note"), figure, page.table_html(first), *folded]
 
 
 def table_parts(table: Table, aggregates: Mapping[str, Figure]) -> list[str]:

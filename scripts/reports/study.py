@@ -62,6 +62,20 @@ class SeedGroup:
         return np.array([run.evaluation.first_from(steps) for run in self.runs]) if steps < self.budget else self.finals
 
     @property
+    def batch(self) -> int:
+        """Steps of one update; 0 for runs that are not ours."""
+        settings = self.runs[0].settings
+        return int(settings.get("n_envs", 0)) * int(settings.get("n_steps", 0))
+
+    def has_made(self, updates: int) -> bool:
+        """Whether each run has made so many updates."""
+        return 0 < updates * self.batch <= self.budget
+
+    def finals_after(self, updates: int) -> Array:
+        """Mean return of the first evaluation after so many updates, which each run has made: [seeds]."""
+        return self.finals_at(updates * self.batch)
+
+    @property
     def training_finals(self) -> Array:
         """Training return at the end: [seeds]."""
         return np.array([run.training.y[-1] for run in self.runs])

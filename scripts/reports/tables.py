@@ -17,6 +17,7 @@ from geonpg.scripts.common.published import (
     task_of,
 )
 from geonpg.scripts.reports.comparisons import Comparison, Pair, iqm, over_others, over_reference, scored
+from geonpg.scripts.reports.few_updates import large_tables
 from geonpg.scripts.reports.recorded_run import Contender, GroupName
 from geonpg.scripts.reports.study import SeedGroup, Study
 from geonpg.scripts.reports.words import episodes_text, estimated, span, steps_range, steps_text
@@ -38,6 +39,7 @@ def report_tables(study: Study) -> list[Table]:
         kept_table(study),
         level_table(study),
         published_table(study),
+        *large_tables(study),
         ablation_table(study),
     ]
     return [table for table in found if table.rows]

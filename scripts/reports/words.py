@@ -27,6 +27,11 @@ BRANCHES = (
     "(docs/branch.md)."
 )
 
+LONG_STEPS = (
+    "One update from the same checkpoints and the same steps by every variant: what its surrogate gains on other steps "
+    "of the same policy, in deviations of the advantage (docs/large.md)."
+)
+
 
 def steps_text(steps: float) -> str:
     """A number of steps, such as '0.25 M', '30 k' or 'never'."""

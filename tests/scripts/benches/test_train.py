@@ -38,6 +38,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_train, "ENV_IDS", (ID,))
     monkeypatch.setattr(bench_train, "ROUNDS", 2)
     monkeypatch.setattr(bench_train, "UPDATES", 1)
+    monkeypatch.setattr(bench_train, "LARGE_UPDATES", 1)
     monkeypatch.setattr(bench_train, "BREAKDOWN_UPDATES", 1)
     monkeypatch.setattr(bench_train, "SB3_STEPS", 20)
     monkeypatch.setattr(bench_train, "LIMIT_STEPS", 5)
@@ -61,8 +62,9 @@ def agent() -> Iterator[ACKTR]:
 
 def names(*rivals: str) -> set[str]:
     found = {f"{method}_over_{rival}" for method in METHODS for rival in ("limit", *rivals)} | {"geo_over_ng"}
-    found |= {f"{name}_steps_per_second" for name in ("limit", *METHODS, *rivals)}
-    found |= {f"{name}_steps_per_cpu_second" for name in ("limit", *METHODS, *rivals)}
+    found |= {"large_geo_over_limit", "large_geo_over_geo"}
+    found |= {f"{name}_steps_per_second" for name in ("limit", *METHODS, "large_geo", *rivals)}
+    found |= {f"{name}_steps_per_cpu_second" for name in ("limit", *METHODS, "large_geo", *rivals)}
     found |= {f"geo_over_{rival}_per_cpu_second" for rival in rivals}
     found |= {f"share_{name}" for name in SHARES} | {"update_ms", "serial_us"}
     threads = {f"train/{name}_threads" for name in rivals if name != "rltools"}
@@ -102,25 +104,36 @@ def test_rltools_takes_part_where_it_starts(monkeypatch: pytest.MonkeyPatch) -> 
 def test_ratios_are_medians_of_ratios_within_a_round() -> None:
     """The second round is slow for everyone; ratios of medians would be others."""
     speeds = {"ng": [10.0, 1.0, 8.0], "mid": [1.0, 1.0, 1.0], "geo": [5.0, 3.0, 8.0], "geof": [2.0, 2.0, 2.0]}
-    speeds |= {"limit": [20.0, 4.0, 10.0], "sb3_ppo": [1.0, 0.5, 4.0]}
+    speeds |= {"limit": [20.0, 4.0, 10.0], "sb3_ppo": [1.0, 0.5, 4.0], "large_geo": [10.0, 3.0, 2.0]}
     by_cpu = {**speeds, "geo": [3.0, 0.5, 4.0]}
     found = TrainingSpeeds(Speeds(speeds, by_cpu), SEGMENT)
     assert found.ratio("geo", "ng") == 1.0  # of 0.5, 3, 1
     assert found.ratio("geo", "limit") == 0.75  # of 0.25, 0.75, 0.8
     assert found.ratio("ng", "sb3_ppo") == 2.0  # of 10, 2, 2
     assert found.cpu_ratios() == {"sb3_ppo": 1.0}  # of 3, 1, 1
-    assert len([name for name in found.numbers() if "_over_" in name]) == 4 * 2 + 1 + 1
+    assert found.numbers()["large_geo_over_limit"] == 0.5  # of 0.5, 0.75, 0.2
+    assert len([name for name in found.numbers() if "_over_" in name]) == 4 * 2 + 1 + 1 + 2
 
 
 def test_the_table_has_the_fastest_first_and_shows_where_the_time_goes() -> None:
-    rounds = {"limit": [9.0], "sb3_ppo": [1.0], "ng": [8.0], "mid": [4.0], "geo": [5.0], "geof": [6.0]}
+    rounds = {
+        "limit": [9.0],
+        "sb3_ppo": [1.0],
+        "ng": [8.0],
+        "mid": [4.0],
+        "geo": [5.0],
+        "geof": [6.0],
+        "large_geo": [7],
+    }
     by_cpu = {name: [values[0] / 2] for name, values in rounds.items()}
     speeds = TrainingSpeeds(Speeds(rounds, by_cpu), SEGMENT)
     lines = TrainFindings({"sb3_ppo": 2}, {ID: speeds}).table().splitlines()
     assert lines[2].endswith("sb3_ppo 2")
-    assert lines[5].split() == [ID, "steps/s", "/CPU-s", "x", "limit", "x", "sb3_ppo"]
-    assert [line.split()[0] for line in lines[6:12]] == ["limit", "ng", "geof", "geo", "mid", "sb3_ppo"]
-    assert lines[7].split() == ["ng", "8", "4", "0.889", "8.000"]
+    assert lines[4] == "large_geo: preset large, 1 updates at a time"
+    assert lines[6].split() == [ID, "steps/s", "/CPU-s", "x", "limit", "x", "sb3_ppo"]
+    assert [line.split()[0] for line in lines[7:14]] == ["limit", "ng", "large_geo", "geof", "geo", "mid", "sb3_ppo"]
+    assert lines[8].split() == ["ng", "8", "4", "0.889", "8.000"]
+    assert lines[9].split() == ["large_geo", "7", "4", "0.778", "7.000"]
     assert lines[-4:-2] == ["geo over ng 0.625", "geo by CPU-second over sb3_ppo 5.000"]
     assert lines[-2].startswith("geo's time: rollout 0.250 (with physics 0.200), values 0.250")
     assert lines[-1] == "geo's iteration: update 150.0 ms, serial 1600.0 us per step"
