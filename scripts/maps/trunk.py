@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -61,7 +62,7 @@ class Checkpoint:
         ]
 
     @torch.no_grad()
-    def measured(self, part: Recorded) -> dict[str, float]:
+    def measured(self, part: Recorded) -> dict[str, Any]:
         """What the policy as it stands is worth, by the names of a row's columns."""
         networks, family = self.networks, self.networks.family
         now = networks.actor(self.unseen.inputs)
