@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from geonpg.scripts.maps.rows import Row, rows_path, write_rows
+from geonpg.scripts.branches.rows import rows_path
+from geonpg.scripts.maps.rows import Row, write_rows
 from geonpg.scripts.maps.trunk import GRID
 
 TINY_GRID = """preset = "default"

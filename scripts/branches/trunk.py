@@ -5,7 +5,6 @@ until it has ended.
 """
 
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -117,21 +116,24 @@ def train_trunk(trunk: Stepper, steps: int, kept: Path, stop: Callable[[], bool]
     write(kept, get_state(agent))
 
 
-def parse(argv: Sequence[str] | None) -> Namespace:
-    """Read the arguments that `geonpg branch` gives to a trunk's process."""
-    parser = Parser("geonpg.scripts.branches.trunk", description=__doc__)
+Grow = Callable[[Path, str, int, Callable[[], bool]], bool]
+
+
+def as_process_of_its_own(grow: Grow, argv: Sequence[str] | None) -> int:
+    """Grow one trunk by the arguments that `geonpg branch` gives to its process; returns the exit code."""
+    parser = Parser("geonpg branch: one trunk")
     parser.add_argument("--results", type=Path, required=True)
     parser.add_argument("--env", required=True)
     parser.add_argument("--seed", type=count, required=True)
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    with listening() as signals:
+        done = grow(arguments.results, arguments.env, arguments.seed, signals)
+    return 0 if done else 128 + signals.received
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Grow one trunk in a process of its own."""
-    arguments = parse(argv)
-    with listening() as signals:
-        done = grow(arguments.results, arguments.env, arguments.seed, signals)
-    return 0 if done else 128 + signals.received
+    return as_process_of_its_own(grow, argv)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,21 @@ from io import StringIO
 from math import floor, isfinite, log10
 from pathlib import Path
 
+from geonpg.errors import Refused
 from geonpg.files import write_text
 
 Cell = str | int | float
 RUNS = Path("runs")  # where a command writes unless a folder is named; git ignores it, so nothing tracked is there
+
+
+def read_text(path: Path, what: str) -> str:
+    """Read a file that the user named; Refused, with what it should be, if it is no text."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise Refused(f"cannot read {what} {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Refused(f"cannot read {what} {path}: it is not UTF-8 text") from None
 
 
 @dataclass(frozen=True)

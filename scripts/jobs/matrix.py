@@ -22,7 +22,8 @@ from typing import Any
 from geonpg.configs import names, parse_toml
 from geonpg.configs.presets import blaming
 from geonpg.configs.schema import LARGEST_SEED, is_int
-from geonpg.errors import Refused, known, require
+from geonpg.errors import known, require
+from geonpg.scripts.common.artifacts import read_text
 from geonpg.scripts.jobs.job import Job, baseline_job, our_job, unique
 from geonpg.scripts.runs.baseline_settings import ALGORITHMS
 from geonpg.scripts.runs.building import RAW, check_actions, make_env
@@ -38,12 +39,7 @@ MOST_SEEDS = 1000  # in one range
 
 def read_groups(path: Path) -> list[Group]:
     """Read the groups of a study file."""
-    try:
-        content = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise Refused(f"cannot read study {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise Refused(f"cannot read study {path}: it is not UTF-8 text") from None
+    content = read_text(path, "study")
     with blaming(str(path)):
         tables = parse_toml(content)
         for key in tables:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from geonpg.scripts.branches.rows import rows_path
 from geonpg.scripts.common.artifacts import Cell, Table, aligned, number
 from geonpg.scripts.common.intervals import Array, Estimate, Needed, pooled_student, verdict
 from geonpg.scripts.maps.grid import OURS, THEIRS, Grid, place_name, read_grid
-from geonpg.scripts.maps.rows import Row, read_rows, rows_path
+from geonpg.scripts.maps.rows import Row, read_rows
 from geonpg.scripts.maps.trunk import GRID
 
 ALL = "all"

@@ -25,7 +25,8 @@ from typing import Any
 from geonpg.configs import parse_toml
 from geonpg.configs.presets import blaming
 from geonpg.configs.schema import is_finite, is_int
-from geonpg.errors import Refused, known, require
+from geonpg.errors import known, require
+from geonpg.scripts.common.artifacts import read_text
 
 CLIP = "clip"  # PPO's way: epochs of minibatches by Adam on the clipped surrogate
 DAMPING = 0.1
@@ -89,12 +90,7 @@ class Grid:
 
 def read_grid(path: Path) -> Grid:
     """Read a grid; Refused if it is none."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise Refused(f"cannot read grid {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise Refused(f"cannot read grid {path}: it is not UTF-8 text") from None
+    text = read_text(path, "grid")
     with blaming(str(path)):
         return grid_of(parse_toml(text))
 

@@ -10,6 +10,7 @@ from geonpg.configs import to_toml
 from geonpg.errors import require
 from geonpg.scripts.branches.branching import POLL_SECONDS, conclude, require_native, trunk_item
 from geonpg.scripts.branches.design import DESIGN
+from geonpg.scripts.branches.rows import rows_path
 from geonpg.scripts.common.artifacts import Table, write_tables
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.pin import pin_text
@@ -20,7 +21,7 @@ from geonpg.scripts.jobs.queue_local import LocalQueue
 from geonpg.scripts.maps.analysis import map_numbers, map_tables, read_map
 from geonpg.scripts.maps.figures import map_figure
 from geonpg.scripts.maps.grid import Grid, read_grid
-from geonpg.scripts.maps.rows import read_rows, rows_path
+from geonpg.scripts.maps.rows import read_rows
 from geonpg.scripts.maps.trunk import GRID, settings_of
 
 

@@ -26,11 +26,6 @@ class Row:
     milliseconds: float
 
 
-def rows_path(folder: Path, env_id: str, seed: int) -> Path:
-    """The file of a trunk's rows."""
-    return folder / env_id / f"{seed}.csv"
-
-
 def read_rows(path: Path) -> list[Row]:
     """Read the rows of a trunk; Refused if the file is damaged."""
     return read_records(path, Row, "updates")

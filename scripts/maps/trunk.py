@@ -4,7 +4,6 @@ Rows go into <task>/<seed>.csv as they come; the trunk's state stays beside them
 """
 
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,12 +16,11 @@ from geonpg.agents.outputs import Networks
 from geonpg.agents.state import set_state
 from geonpg.agents.stepping import Stepper
 from geonpg.configs import Settings, load
-from geonpg.scripts.branches.trunk import train_trunk
-from geonpg.scripts.common.parser import Parser, count
-from geonpg.scripts.common.stopping import listening
+from geonpg.scripts.branches.rows import rows_path
+from geonpg.scripts.branches.trunk import as_process_of_its_own, train_trunk
 from geonpg.scripts.maps.grid import Grid, Variant, read_grid
 from geonpg.scripts.maps.recorded import MOST_RATIO, Recorded, first_rows, record
-from geonpg.scripts.maps.rows import Row, read_rows, rows_path, write_rows
+from geonpg.scripts.maps.rows import Row, read_rows, write_rows
 from geonpg.scripts.maps.updates import Updater
 from geonpg.scripts.runs.building import make_agent, make_env
 from geonpg.scripts.runs.process import prepare
@@ -101,21 +99,9 @@ def grow(folder: Path, env_id: str, seed: int, stop: Callable[[], bool]) -> bool
     return True
 
 
-def parse(argv: Sequence[str] | None) -> Namespace:
-    """Read the arguments that `geonpg branch` gives to a trunk's process."""
-    parser = Parser("geonpg.scripts.maps.trunk", description=__doc__)
-    parser.add_argument("--results", type=Path, required=True)
-    parser.add_argument("--env", required=True)
-    parser.add_argument("--seed", type=count, required=True)
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Grow one trunk in a process of its own."""
-    arguments = parse(argv)
-    with listening() as signals:
-        done = grow(arguments.results, arguments.env, arguments.seed, signals)
-    return 0 if done else 128 + signals.received
+    return as_process_of_its_own(grow, argv)
 
 
 if __name__ == "__main__":

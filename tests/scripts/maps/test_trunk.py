@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tiny_maps import write_grid
 
-from geonpg.scripts.maps.rows import Row, read_rows, rows_path
+from geonpg.scripts.branches.rows import rows_path
+from geonpg.scripts.maps.rows import Row, read_rows
 from geonpg.scripts.maps.trunk import GRID, grow
 
 
