@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from html_pages import Element, read_page
 from synthetic_studies import write_group, write_run
+from tiny_maps import write_grid, write_synthetic
 
 from geonpg.scripts.branches.rows import BRANCH_RULES, Branch, write_rows
 from geonpg.scripts.reports.page import CSS
@@ -151,3 +152,15 @@ def test_D_runs_that_have_not_ended_are_drawn_and_in_no_table(page: Element) -> 
     assert [note.text for note in page.all("p", "note") if "Thin lines" in note.text]
     seeds = [row[-1] for table in page.all("table") if table.rows()[0][-1] == "seeds" for row in table.rows()[1:]]
     assert set(seeds) == {"5"}
+
+
+def test_a_map_of_long_steps_has_a_section_of_its_own(tmp_path: Path) -> None:
+    write_group(tmp_path / "Hopper-v4/default/geo", HIGH)
+    write_grid(tmp_path).rename(tmp_path / "large")
+    write_synthetic(tmp_path / "large", "Reacher-v4", 3000, {"pcg/geo": 1.25, "kfac/ng": 1.0}, 2)
+    report = read_report(tmp_path)
+    marks = outline(read_page(report.page()))
+    first = marks.index("# Long steps")
+    assert marks[first + 1 : first + 3] == ["figure", "table"]
+    assert report.numbers()["large/all/256/0.1/geo_over_ng"] == pytest.approx(1.25)
+    assert "Held-out gain: the best geo over the best ng" in report.markdown()
