@@ -17,7 +17,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-JOINING = ("CHANGELOG.md", "CONTRIBUTING.md", "results/**/*.md", "results/**/*.png", "results/report.html")
+JOINING = (
+    "CHANGELOG.md", "CONTRIBUTING.md", "results/*.toml", "results/**/*.md", "results/**/*.png", "results/report.html",
+)  # fmt: skip
 UPWARDS = re.compile(r"\]\(\.\./(?=results/|CHANGELOG\.md|CONTRIBUTING\.md)")
 PARAMETER = re.compile(r"([a-z_]\w*\*?(?:, [a-z_]\w*\*?)*): ")  # a line of a docstring that explains one or several
 DOWNWARDS = re.compile(r"\]\(docs/")  # from the pages at the top of the repository
