@@ -4,7 +4,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from tqdm import tqdm
@@ -49,6 +49,39 @@ def trunk_item(script: str, results: Path, env_id: str, seed: int) -> LocalItem:
     return LocalItem(f"{env_id}/{seed}", lambda: worker_command(script, *arguments), lambda: None)
 
 
+@dataclass(frozen=True)
+class Trunks:
+    """The trunks of an experiment, each of which a script grows in a process of its own.
+
+    script: by its name below scripts/.
+    unit: what a row is called beside the progress bar.
+    results: the folder of the experiment.
+    cells: task and seed of every trunk.
+    wanted: rows of a trunk that is complete.
+    read: a trunk's rows.
+    """
+
+    script: str
+    unit: str
+    results: Path
+    cells: Sequence[tuple[str, int]]
+    wanted: int
+    read: Callable[[Path], Sequence[object]]
+
+    def rows(self, cell: tuple[str, int]) -> int:
+        """How many rows a trunk has so far."""
+        return len(self.read(rows_path(self.results, *cell)))
+
+    def grow(self, jobs: int, lock: int | None, signals: Signals) -> Mapping[str, str]:
+        """Grow every trunk that is not complete, `jobs` at a time; returns why some failed, by their names."""
+        todo = [cell for cell in self.cells if self.rows(cell) < self.wanted]
+        queue = LocalQueue([trunk_item(self.script, self.results, *cell) for cell in todo], jobs, lock)
+        done, total = sum(map(self.rows, self.cells)), len(self.cells) * self.wanted
+        with tqdm(total=total, initial=done, unit=self.unit, desc="branch") as bar:
+            queue.work(signals, lambda: bar.update(sum(map(self.rows, self.cells)) - bar.n), POLL_SECONDS)
+        return queue.failed
+
+
 def require_native(settings: Settings, env_id: str) -> None:
     """Refuse an environment that does not exist, or that cannot be set back to a state."""
     make_env(settings, env_id, 1, 0).close()
@@ -66,18 +99,8 @@ def execute(arguments: Namespace, signals: Signals) -> Mapping[str, str]:
         design = recorded(arguments, env_ids)
         wanted = design.checkpoints * len(BRANCH_RULES)
         cells = [(env_id, seed) for seed in design.seeds for env_id in env_ids]
-        paths = {cell: rows_path(arguments.results, *cell) for cell in cells}
-        todo = [cell for cell in cells if len(read_rows(paths[cell])) < wanted]
-        items = [trunk_item("branches.trunk", arguments.results, *cell) for cell in todo]
-        queue = LocalQueue(items, arguments.jobs, lock)
-        done = sum(len(read_rows(path)) for path in paths.values())
-        with tqdm(total=len(cells) * wanted, initial=done, unit=" branches", desc="branch") as bar:
-
-            def look() -> None:
-                bar.update(sum(len(read_rows(path)) for path in paths.values()) - bar.n)
-
-            queue.work(signals, look, POLL_SECONDS)
-        return queue.failed
+        trunks = Trunks("branches.trunk", " branches", arguments.results, cells, wanted, read_rows)
+        return trunks.grow(arguments.jobs, lock, signals)
 
 
 def report(results: Path) -> tuple[list[Table], dict[str, float]]:

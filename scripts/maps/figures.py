@@ -31,7 +31,8 @@ def map_figure(study: MapStudy) -> Figure:
         ax.set_xlabel("KL of the step")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6), frameon=False)
-    figure.suptitle("What one update gains on steps that it has not seen, by batch and size of step")
+    left_out = f" (the first {len(names)} variants)" if len(names) < len(study.grid.variants) else ""
+    figure.suptitle(f"What one update gains on steps that it has not seen, by batch and size of step{left_out}")
     return figure
 
 

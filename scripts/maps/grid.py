@@ -24,13 +24,12 @@ from typing import Any
 
 from geonpg.configs import parse_toml
 from geonpg.configs.presets import blaming
-from geonpg.configs.schema import is_finite, is_int
+from geonpg.configs.schema import CONNECTIONS, is_finite, is_int
 from geonpg.errors import known, require
 from geonpg.scripts.common.artifacts import read_text
 
 CLIP = "clip"  # PPO's way: epochs of minibatches by Adam on the clipped surrogate
 DAMPING = 0.1
-CONNECTIONS = ("joint", "blocks")
 OURS, THEIRS = "geo", "ng"  # the rules that are compared
 MOST_SEED = 4_000_000  # a thousand random seeds are derived from each
 LEAST_CURVATURE = 256  # cases; the optimiser measures it on no fewer
@@ -203,6 +202,6 @@ OF_VARIANTS: tuple[Check, ...] = (
     ("calibrate", is_true_or_false, "true or false"),
     ("search", is_true_or_false, "true or false"),
     ("alpha", lambda value: is_finite(value) and -1 <= value <= 1, "a number in [-1, 1]"),
-    ("connection", lambda value: value in CONNECTIONS, f"one of {', '.join(CONNECTIONS)}"),
+    ("connection", CONNECTIONS.test, CONNECTIONS.words),
     ("rate", is_positive, "a number above 0"),
 )

@@ -4,20 +4,16 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from tqdm import tqdm
-
 from geonpg.configs import to_toml
 from geonpg.errors import require
-from geonpg.scripts.branches.branching import POLL_SECONDS, conclude, require_native, trunk_item
+from geonpg.scripts.branches.branching import Trunks, conclude, require_native
 from geonpg.scripts.branches.design import DESIGN
-from geonpg.scripts.branches.rows import rows_path
 from geonpg.scripts.common.artifacts import Table, write_tables
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.pin import pin_text
 from geonpg.scripts.common.stopping import Signals
 from geonpg.scripts.common.style import FORMATS, write_figure
 from geonpg.scripts.jobs.queue import LOCK_SECONDS
-from geonpg.scripts.jobs.queue_local import LocalQueue
 from geonpg.scripts.maps.analysis import map_numbers, map_tables, read_map
 from geonpg.scripts.maps.figures import map_figure
 from geonpg.scripts.maps.grid import Grid, read_grid
@@ -57,17 +53,7 @@ def execute(path: Path, results: Path, jobs: int, signals: Signals) -> Mapping[s
         record(path, grid, results)
         wanted = len(grid.checkpoints) * len(grid.batches) * len(grid.variants) * len(grid.kls)
         cells = [(env_id, seed) for seed in grid.seeds for env_id in grid.envs]
-        paths = {cell: rows_path(results, *cell) for cell in cells}
-        todo = [cell for cell in cells if len(read_rows(paths[cell])) < wanted]
-        queue = LocalQueue([trunk_item("maps.trunk", results, *cell) for cell in todo], jobs, lock)
-        with tqdm(total=len(cells) * wanted, unit=" updates", desc="map") as bar:
-
-            def look() -> None:
-                bar.update(sum(len(read_rows(path)) for path in paths.values()) - bar.n)
-
-            look()
-            queue.work(signals, look, POLL_SECONDS)
-        return queue.failed
+        return Trunks("maps.trunk", " updates", results, cells, wanted, read_rows).grow(jobs, lock, signals)
 
 
 def report(results: Path) -> tuple[list[Table], dict[str, float]]:

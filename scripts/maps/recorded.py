@@ -10,6 +10,7 @@ from torch import Tensor
 from geonpg.agents import ACKTR
 from geonpg.agents.outputs import Networks
 from geonpg.agents.stepping import Stepper
+from geonpg.kfac import Family
 from geonpg.scripts.branches.held_out import held_out
 from geonpg.scripts.runs.building import normalization_of
 
@@ -39,7 +40,11 @@ class Recorded:
 
         most: where importance ratios are cut off.
         """
-        ratio = torch.exp(networks.family.log_prob(networks.actor(self.inputs), self.draws) - self.log_prob)
+        return self.gain_of(networks.family, networks.actor(self.inputs), most)
+
+    def gain_of(self, family: Family, z: Tensor, most: float) -> float:
+        """Surrogate of a policy whose outputs on these inputs are known."""
+        ratio = torch.exp(family.log_prob(z, self.draws) - self.log_prob)
         return float(((ratio.clamp(max=most) - 1) * self.advantages).mean())
 
 

@@ -65,7 +65,7 @@ class Checkpoint:
         networks, family = self.networks, self.networks.family
         now = networks.actor(self.unseen.inputs)
         return {
-            "held_out": self.unseen.gain(networks, MOST_RATIO),
+            "held_out": self.unseen.gain_of(family, now, MOST_RATIO),
             "own": part.gain(networks),
             "unseen_kl": float(family.kl(self.before, now).mean()),
             "entropy": float((family.entropy(now) - family.entropy(self.before)).mean()),
