@@ -28,6 +28,7 @@ from .batches import Assessed, UpdateBatch, whole_batch
 from .beside import Beside
 from .collector import collect
 from .inputs import Change, InputFollower, follow
+from .observations import Array
 from .optimizers import critic_optimizer, policy_optimizer
 from .outputs import Networks
 from .policy import POLICY_ALIASES
@@ -74,15 +75,15 @@ class ACKTR(OnPolicyAlgorithm):
     connection: "joint", or "blocks": a normal policy's mean and deviation each go their own way (docs/large.md).
     calibrate: scale the correction to its least-squares length; False is the published form (docs/geometry.md).
     target_kl: the largest KL divergence of one update, 0.001 to 0.01; with batches of 32k 0.03 to 0.3.
-    trust_region: which KL that is: "predicted" by the metric, or "actual", searched for along the rule's curve.
-    anneal: shorten steps in proportion to what is left of a call of `learn`; with `reset_num_timesteps=False`, to what
-        is left of all steps, those of earlier calls included.
+    trust_region: which KL: "predicted" by the exact metric, "actual", searched for, or predicted by the "solver"'s own.
+    anneal: shorten steps in proportion to what is left of a call of `learn`, or of all calls that continue each other.
     damping: added to the diagonal of the policy's Fisher matrix, 0.001 to 0.1.
     gradient_averaging: decay of the average of gradients over updates, 0 to 0.95.
     cautious: hold steps to what fresh batches confirm of the last one, and to what earlier batches would see of them.
     curvature_every: measure the policy's curvature on every such step of large batches, 1 to 4; gradients take all.
     cg_iterations: iterations of pcg and cg, 5 to 20.
     factor_averaging: decay of the average of Kronecker factors over updates, the critic's too, 0.9 to 0.99.
+    factored_damping: split the damping over Kronecker factors; False adds it to their product, which damps less.
     factors_every: updates between two looks at the policy's Kronecker factors, 1 to 10.
     advantage_floor: divide advantages by no less than this, 0 to 0.3, lest the noise that a solved task leaves of them
         make full steps. It needs rewards scaled by `Normalize` or `VecNormalize`: for tiny raw rewards choose 0.
@@ -95,6 +96,7 @@ class ACKTR(OnPolicyAlgorithm):
     critic_target_kl: largest half of the mean squared change of values in one step, 0.001 to 1; 0 for no limit.
     critic_gradient_averaging: decay of the average of the critic's gradients, 0 to 0.5.
     critic_lambda: lambda of the critic's targets, 0.9 to 1; None for `gae_lambda`, as SB3's buffers have it.
+    limits_terminate: take time limits for terminations, as was once usual; nothing that would follow them counts.
     torch_threads: torch's threads during `learn`, 1 to the cores; None for 1 where updates are small, else torch's own.
     ranks: the processes that train this agent together, each with as many environments of its own.
     """
@@ -103,6 +105,7 @@ class ACKTR(OnPolicyAlgorithm):
     policy: ActorCriticPolicy
     networks: Networks
     input_follower: InputFollower
+    episode_steps: Array | None  # made in each environment's episode so far, if a rollout has ended
     assessed: Assessed | None  # the last rollout, if both networks were run on it at once
     rolled: bool  # was that one call?
     beside: Beside[UpdateStats]  # what is left of the last update
@@ -117,14 +120,14 @@ class ACKTR(OnPolicyAlgorithm):
         rollout_buffer_kwargs: dict[str, Any] | None = None, normalize_advantage: bool = True,
         stats_window_size: int = 100, tensorboard_log: str | None = None, policy_kwargs: dict[str, Any] | None = None,
         verbose: int = 0, seed: int | None = None, device: torch.device | str = "auto", _init_setup_model: bool = True,
-        *, method: str = "geo", solver: str = "kfac", alpha: float = 0.0, connection: str = "joint",
-        calibrate: bool = True, target_kl: float = 0.003, trust_region: str = "predicted", anneal: bool = True,
+        *, method: str = "geo", limits_terminate: bool = False, solver: str = "kfac", alpha: float = 0.0,
+        connection: str = "joint", calibrate: bool = True, target_kl: float = 0.003, trust_region: str = "predicted",
         damping: float = 0.01, gradient_averaging: float = 0.9, cautious: bool = True, curvature_every: int = 4,
-        cg_iterations: int = 10, factor_averaging: float = 0.95, factors_every: int = 1, advantage_floor: float = 0.1,
-        critic_updates: int = 1, critic_learning_rate: float | None = None, critic_solver: str = "pcg",
-        critic_cg_iterations: int = 6, critic_curvature_every: int = 1, critic_damping: float = 0.03,
-        critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0, critic_lambda: float | None = None,
-        torch_threads: int | None = None, ranks: Ranks = ALONE,
+        cg_iterations: int = 10, factor_averaging: float = 0.95, factored_damping: bool = True, factors_every: int = 1,
+        advantage_floor: float = 0.1, critic_updates: int = 1, critic_learning_rate: float | None = None,
+        anneal: bool = True, critic_solver: str = "pcg", critic_cg_iterations: int = 6, critic_curvature_every: int = 1,
+        critic_damping: float = 0.03, critic_target_kl: float = 0.0, critic_gradient_averaging: float = 0.0,
+        critic_lambda: float | None = None, torch_threads: int | None = None, ranks: Ranks = ALONE,
     ) -> None:
         if (rms_prop_eps, use_rms_prop) != (None, None):
             warn("rms_prop_eps and use_rms_prop do nothing here: ACKTR does not use RMSprop", stacklevel=2)
@@ -140,11 +143,11 @@ class ACKTR(OnPolicyAlgorithm):
         self.target_kl, self.trust_region, self.damping, self.cautious = target_kl, trust_region, damping, cautious
         self.calibrate, self.gradient_averaging, self.factor_averaging = calibrate, gradient_averaging, factor_averaging
         self.curvature_every, self.factors_every, self.cg_iterations = curvature_every, factors_every, cg_iterations
-        self.critic_updates, self.critic_learning_rate = critic_updates, critic_learning_rate
-        self.critic_solver, self.critic_cg_iterations = critic_solver, critic_cg_iterations
-        self.critic_damping, self.critic_curvature_every = critic_damping, critic_curvature_every
-        self.critic_gradient_averaging, self.critic_target_kl = critic_gradient_averaging, critic_target_kl
-        self.critic_lambda, self.torch_threads, self.ranks = critic_lambda, torch_threads, ranks
+        self.critic_target_kl, self.factored_damping, self.ranks = critic_target_kl, factored_damping, ranks
+        self.critic_lambda, self.critic_solver, self.limits_terminate = critic_lambda, critic_solver, limits_terminate
+        self.critic_gradient_averaging, self.critic_curvature_every = critic_gradient_averaging, critic_curvature_every
+        self.critic_cg_iterations, self.critic_learning_rate = critic_cg_iterations, critic_learning_rate
+        self.critic_damping, self.torch_threads, self.critic_updates = critic_damping, torch_threads, critic_updates
         self.seconds, self.rolled, self.beside = dict[str, float](), False, Beside[UpdateStats]()
         self.forget_rollouts()
         if _init_setup_model:
@@ -184,7 +187,7 @@ class ACKTR(OnPolicyAlgorithm):
     def forget_rollouts(self) -> None:
         """Forget what belongs to earlier rollouts and updates, after another state was restored."""
         self.beside.finish()
-        self.input_follower, self._last_update, self.assessed = InputFollower(), None, None
+        self.input_follower, self._last_update, self.assessed, self.episode_steps = InputFollower(), None, None, None
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
@@ -264,8 +267,7 @@ class ACKTR(OnPolicyAlgorithm):
 
     def using_threads(self) -> AbstractContextManager[None]:
         """Let torch use this agent's number of threads inside."""
-        chosen, size = self.torch_threads, self.n_steps * self.n_envs
-        return using_threads(threads_for(self.policy, size, self.device) if chosen is None else chosen)
+        return using_threads(self.torch_threads or threads_for(self.policy, self.n_steps * self.n_envs, self.device))
 
     def learn(
         self,

@@ -58,9 +58,16 @@ def rows(recorded: Array) -> Array:
 
 
 def assessed(
-    networks: Networks, optimizer: NaturalGradient, critic_optimizer: Optimizer, buffer: RolloutBuffer
+    networks: Networks,
+    optimizer: NaturalGradient,
+    critic_optimizer: Optimizer,
+    buffer: RolloutBuffer,
+    times: Array | None = None,
 ) -> Assessed | None:
-    """Run both networks once for values, log-probabilities and the update; None for those that are no plain chains."""
+    """Run both networks once for values, log-probabilities and the update; None for those that are no plain chains.
+
+    times: steps since the episodes began, [steps, environments], for a critic that sees them.
+    """
     space = networks.policy.observation_space
     vectors = isinstance(space, spaces.Box) and not is_image_space(space)
     plain = networks.fixed_features and type(networks.policy.pi_features_extractor) is FlattenExtractor
@@ -70,8 +77,13 @@ def assessed(
     assert isinstance(critic_optimizer, NaturalGradient)
     inputs, actions = (torch.as_tensor(rows(x)).float().flatten(1) for x in (buffer.observations, buffer.actions))
     inputs = inputs.to(networks.device)
-    actor, critic = optimizer.forward(inputs), critic_optimizer.forward(inputs)
-    if actor is None or critic is None:
+    actor = optimizer.forward(inputs)
+    if actor is None:
+        return None
+    seen = networks.critic_inputs(inputs, None if times is None else rows(times), actor.at.z)
+    assert isinstance(seen, Tensor)
+    critic = critic_optimizer.forward(seen)
+    if critic is None:
         return None
     return Assessed(inputs, actions.to(networks.device), actor, critic)
 

@@ -12,6 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.vec_env import VecEnv
 
+from geonpg.errors import require
 from geonpg.finite import check_finals, check_finite
 
 from .acting import sampler
@@ -144,13 +145,16 @@ def evaluate(agent: "ACKTR", buffer: RolloutBuffer, rollout: Rollout, last_obs: 
     The critic is fitted to returns with `critic_lambda`, or the buffer's own lambda, that of the advantages, if None.
     """
     networks, critic_lambda, gae_lambda = agent.networks, agent.critic_lambda, buffer.gae_lambda
-    assess(agent, buffer)
-    if rollout.timeouts:
+    times = episode_times(buffer.episode_starts, rollout.dones, agent.episode_steps)
+    agent.episode_steps = times[-1]
+    assess(agent, buffer, times[:-1])
+    if rollout.timeouts and not agent.limits_terminate:
         # a time limit is not a termination: what would have followed is worth its value
         steps, envs, finals = zip(*rollout.timeouts, strict=True)
-        tail = networks.values(stacked(finals)).cpu().numpy().reshape(-1)
-        buffer.rewards[list(steps), list(envs)] += buffer.gamma * tail
-    last_values = networks.values(last_obs)
+        places = list(steps), list(envs)
+        tail = networks.values(stacked(finals), times[places] + 1).cpu().numpy().reshape(-1)
+        buffer.rewards[places] += buffer.gamma * tail
+    last_values = networks.values(last_obs, times[-1])
     if critic_lambda in (None, gae_lambda):
         buffer.compute_returns_and_advantage(last_values, rollout.dones)
         return
@@ -161,11 +165,25 @@ def evaluate(agent: "ACKTR", buffer: RolloutBuffer, rollout: Rollout, last_obs: 
     buffer.returns = returns
 
 
-def assess(agent: "ACKTR", buffer: RolloutBuffer) -> None:
+def episode_times(starts: Array, dones: Array, before: Array | None) -> Array:
+    """Count the steps since episodes began, at each step of a rollout and after its last: [steps + 1, environments].
+
+    starts: whether an episode begins with a step, [steps, environments].
+    dones: whether one has ended with the last step.
+    before: the last row of the rollout before; None if there was none.
+    """
+    begins = np.concatenate([starts, dones[None]]).astype(np.bool_)
+    step = np.arange(len(begins))[:, None]
+    earlier = np.zeros(len(dones), np.int64) if before is None or len(before) != len(dones) else before
+    return step - np.maximum.accumulate(np.where(begins, step, -earlier), axis=0)
+
+
+def assess(agent: "ACKTR", buffer: RolloutBuffer, times: Array) -> None:
     """Fill in values and log-probabilities; where the update can use the same passes of the networks, keep these."""
     networks, shape = agent.networks, buffer.rewards.shape
-    found = agent.assessed = assessed(networks, agent.optimizer, agent.critic_optimizer, buffer)
+    found = agent.assessed = assessed(networks, agent.optimizer, agent.critic_optimizer, buffer, times)
     if found is None:
+        require(not networks.extras, "critic_extras takes SB3's rollout buffer and our own optimiser of the critic")
         actions = buffer.actions.reshape(-1, buffer.actions.shape[-1])
         values, log_probs = networks.assess(flattened(buffer.observations), actions)
         buffer.values[:] = values.cpu().numpy().reshape(shape)

@@ -45,11 +45,17 @@ def policy_optimizer(networks: Networks, settings: ActorSettings, lr: float, ran
         gradient_averaging=settings.gradient_averaging,
         cautious=settings.cautious,
         curvature_every=settings.curvature_every,
-        factors=FactorSettings(averaging=settings.factor_averaging, update_every=settings.factors_every),
+        factors=factor_settings(settings, settings.factors_every),
         parameters=networks.actor_parameters,
         seed=int(torch.randint(2**31, ())),
         ranks=ranks,
     )
+
+
+def factor_settings(settings: ActorSettings | CriticSettings, every: int) -> FactorSettings:
+    """Return how Kronecker factors are estimated, which are looked at every so many updates."""
+    averaging, factored = settings.factor_averaging, settings.factored_damping
+    return FactorSettings(averaging, every, factored_damping=factored)
 
 
 def family_by(connection: str, family: Family) -> Family:
@@ -80,7 +86,7 @@ def natural_critic(networks: Networks, settings: CriticSettings, ranks: Ranks) -
         damping=settings.critic_damping,
         gradient_averaging=settings.critic_gradient_averaging,
         curvature_every=settings.critic_curvature_every,
-        factors=FactorSettings(averaging=settings.factor_averaging, update_every=settings.critic_updates),
+        factors=factor_settings(settings, settings.critic_updates),
         parameters=networks.critic_parameters,
         seed=int(torch.randint(2**31, ())),
         ranks=ranks,

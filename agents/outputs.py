@@ -6,6 +6,7 @@ the written-out path of `geonpg.kfac`. Any other policy is wrapped as it is.
 
 from typing import Any
 
+import numpy as np
 import torch
 from stable_baselines3.common.distributions import (
     BernoulliDistribution,
@@ -27,6 +28,8 @@ from geonpg.errors import Refused
 from geonpg.kfac import Bernoulli, Categorical, Family, FreeLogStd, Gaussian, Product
 
 from .observations import Array, Observations, batch_of_one
+
+TIME_UNIT = 10.0  # steps in a unit of the time that a critic with extras sees
 
 
 class PolicyOutputs(nn.Module):
@@ -113,11 +116,15 @@ class Networks:
         self.fixed_features = self.standard and not has_state(policy.pi_features_extractor)
         self.actor: nn.Module = actor_chain(policy) if self.standard else PolicyOutputs(policy)
         self.critic: nn.Module = critic_chain(policy) if self.standard else ValueOutputs(policy)
+        self.extras = bool(getattr(policy, "critic_extras", False))
+        if self.extras and not self.fixed_features:
+            raise Refused("critic_extras takes observations that are vectors")
         with torch.no_grad():
             inputs = self.inputs(self.tensors(batch_of_one(policy.observation_space)))
+            seen = self.critic_inputs(inputs, np.zeros(1))
         self.actor_parameters = used_by(self.actor, inputs)
         owned = {id(p) for p in self.actor_parameters}
-        self.critic_parameters = [p for p in used_by(self.critic, inputs) if id(p) not in owned]
+        self.critic_parameters = [p for p in used_by(self.critic, seen) if id(p) not in owned]
 
     def tensors(self, observations: Observations) -> PyTorchObs:
         """Move observations to the policy's device."""
@@ -134,13 +141,29 @@ class Networks:
             return preprocess_obs(observations, self.policy.observation_space, self.policy.normalize_images)
         return observations
 
+    def critic_inputs(self, inputs: PyTorchObs, times: Array | None, z: Tensor | None = None) -> PyTorchObs:
+        """Turn what the actor takes into what the critic takes, which with `critic_extras` is more.
+
+        times: steps since the episodes began, [n].
+        z: the actor's outputs, if they are known.
+        """
+        if not self.extras:
+            return inputs
+        assert isinstance(inputs, Tensor)
+        assert times is not None
+        z = self.actor(inputs) if z is None else z
+        return torch.cat([inputs, z, torch.as_tensor(times / TIME_UNIT).to(inputs).unsqueeze(1)], 1)
+
     @property
     def first_layers(self) -> list[nn.Linear]:
         """The linear layers that see the observations themselves; none behind features of another kind."""
         return [*self.first_of(self.actor), *self.first_of(self.critic)]
 
     def first_of(self, chain: nn.Module) -> list[nn.Linear]:
-        """The layer of the actor or of the critic that sees the observations themselves, if there is one."""
+        """The layer of the actor or of the critic that sees the observations themselves, if there is one.
+
+        A critic's with extras is left out.
+        """
         policy = self.policy
         extractor = policy.pi_features_extractor if chain is self.actor else policy.vf_features_extractor
         if type(extractor) is not FlattenExtractor or not self.standard or not isinstance(chain, nn.Sequential):
@@ -148,11 +171,13 @@ class Networks:
         first = chain[0]
         if type(first) is not nn.Linear or not isinstance(first.weight, nn.Parameter) or first.bias is None:
             return []
+        if self.extras and chain is self.critic:
+            return []
         return [first]
 
-    def values(self, observations: Observations) -> Tensor:
-        """Values [n, 1] of a batch of observations."""
-        return self.critic(self.inputs(self.tensors(observations)))
+    def values(self, observations: Observations, times: Array | None = None) -> Tensor:
+        """Values [n, 1] of a batch of observations; `times` as in `critic_inputs`."""
+        return self.critic(self.critic_inputs(self.inputs(self.tensors(observations)), times))
 
     def assess(self, observations: Observations, actions: Array) -> tuple[Tensor, Tensor]:
         """Values [n, 1] and log-probabilities [n] of a batch of observations and recorded actions.

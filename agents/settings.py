@@ -5,11 +5,16 @@ from dataclasses import dataclass, fields
 from typing import TypeVar
 
 from geonpg.errors import known, require
-from geonpg.kfac import KlSearch, TrustRegion
+from geonpg.kfac import KlSearch, SolverRegion, TrustRegion
 
 CONNECTIONS = ("joint", "blocks")
-# What `target_kl` is the target of: the KL that the metric predicts for a step, or the one that it has.
-TRUST_REGIONS: dict[str, type[TrustRegion | KlSearch]] = {"predicted": TrustRegion, "actual": KlSearch}
+# What `target_kl` is the target of: the KL that the metric predicts for a step, the one that it has, or the one that
+# the solver's own metric predicts.
+TRUST_REGIONS: dict[str, type[TrustRegion | KlSearch]] = {
+    "predicted": TrustRegion,
+    "actual": KlSearch,
+    "solver": SolverRegion,
+}
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class ActorSettings:
     cautious: bool
     curvature_every: int
     factor_averaging: float
+    factored_damping: bool
     factors_every: int
 
     def __post_init__(self) -> None:
@@ -58,6 +64,7 @@ class CriticSettings:
     critic_target_kl: float
     critic_gradient_averaging: float
     factor_averaging: float
+    factored_damping: bool
 
     def __post_init__(self) -> None:
         rate, limit = self.critic_learning_rate, self.critic_target_kl

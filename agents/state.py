@@ -72,11 +72,12 @@ def get_state(agent: OnPolicyAlgorithm) -> State:
     if isinstance(agent, ACKTR):
         agent.finish_update()
     env = restorable(environments(agent))
+    own = {"episode_steps": agent.episode_steps} if isinstance(agent, ACKTR) else {}
     assert agent.ep_info_buffer is not None
     assert agent.ep_success_buffer is not None
     return {
         **{name: learner.state_dict() for name, learner in learners(agent).items()},
-        "counters": {name: getattr(agent, name) for name in COUNTERS},
+        "counters": {name: getattr(agent, name) for name in COUNTERS} | own,
         "episodes": [{"r": float(episode["r"]), "l": int(episode["l"])} for episode in agent.ep_info_buffer],
         "successes": [float(success) for success in agent.ep_success_buffer],
         "env": None if env is None else env.get_state(),
@@ -93,6 +94,8 @@ def set_state(agent: OnPolicyAlgorithm, state: State) -> bool:
         learner.load_state_dict(state[name])
     for name in COUNTERS:
         setattr(agent, name, state["counters"][name])
+    if isinstance(agent, ACKTR):
+        agent.episode_steps = state["counters"].get("episode_steps")
     agent.ep_info_buffer = deque(state["episodes"], maxlen=agent._stats_window_size)
     agent.ep_success_buffer = deque(state.get("successes", []), maxlen=agent._stats_window_size)
     if state["env"] is not None:
@@ -147,6 +150,7 @@ def form_of(agent: OnPolicyAlgorithm, state: State) -> dict[str, object]:
         | {
             "_last_obs": observations_form(env.observation_space, env.num_envs),
             "_last_episode_starts": np.zeros(env.num_envs, np.bool_),
+            "episode_steps": Later(Maybe(np.zeros(env.num_envs, np.int64))),
         },
         "episodes": Many({"r": 0.0, "l": 0}),
         "successes": Later(Many(0.0)),

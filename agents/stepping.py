@@ -3,6 +3,8 @@
 `agent.learn(...)` does the same in a loop.
 """
 
+from collections.abc import Callable
+
 from stable_baselines3.common.type_aliases import MaybeCallback
 
 from .acktr import ACKTR
@@ -45,3 +47,16 @@ class Stepper:
         """Collect one rollout and make one update from it."""
         self.roll()
         return self.update()
+
+    def run(self, left: Callable[[], float]) -> None:
+        """Roll and update as fast as `learn` does, while anything is left.
+
+        left: asked before every rollout for the share of the run that is left, 1 to 0, which may be counted by a
+            clock; steps are annealed by it. It may look at the policy, not at the critic, whose fit may be due.
+        """
+        agent = self.agent
+        with agent.using_threads():
+            while (share := left()) > 0 and self.roll():
+                agent._current_progress_remaining = share
+                agent.train()
+            agent.finish_update()

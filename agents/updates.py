@@ -73,17 +73,18 @@ def fit_critic(
 
     def regression() -> float:
         optimizer.zero_grad()
-        loss = vf_coef * error(networks.critic(batch.inputs))
+        loss = vf_coef * error(networks.critic(seen))
         backward(loss)
         clip_shared_gradients(networks.critic_parameters, max_grad_norm, ranks)
         return float(loss.detach())
 
+    seen = batch.inputs if batch.critic is None else batch.critic.x
     with fitting_units(networks, optimizer, batch.returns, ranks) as unit:
         targets, known = batch.returns.unsqueeze(1) / unit, batch.critic if unit == 1 else None
         for _ in range(steps):
             if isinstance(optimizer, NaturalGradient):
                 # half the squared error is a Gaussian's negative log-likelihood, whose Fisher matrix is Gauss-Newton's
-                optimizer.step_outputs(batch.inputs, lambda z: 0.5 * error(z), known)
+                optimizer.step_outputs(seen, lambda z: 0.5 * error(z), known)
                 known = None
             else:
                 optimizer.step(regression)

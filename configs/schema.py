@@ -111,7 +111,7 @@ SIZES = Legal(
 METHODS = ("ng", "mid", "geo", "geof")
 SOLVERS = one_of("kfac", "pcg", "cg")
 CONNECTIONS = one_of("joint", "blocks")
-TRUST_REGIONS = one_of("predicted", "actual")
+TRUST_REGIONS = one_of("predicted", "actual", "solver")
 ACTIVATIONS = one_of("tanh", "relu", "elu")
 
 
@@ -142,7 +142,7 @@ class Settings:
     learning_rate: float = setting(0.3, "longest step h of the policy", POSITIVE)
     target_kl: float = setting(0.003, "largest KL divergence of one update of the policy", POSITIVE)
     trust_region: str = setting(
-        "predicted", "the KL that target_kl is about: predicted by the metric, or actual, searched for", TRUST_REGIONS
+        "predicted", "the KL of target_kl: predicted by the exact metric, actual, or by the solver's own", TRUST_REGIONS
     )
     anneal: bool = setting(True, "steps shorten over the run, in proportion to what is left of it")
     damping: float = setting(0.01, "added to the diagonal of the policy's Fisher matrix", at_least(0))
@@ -155,6 +155,7 @@ class Settings:
     factor_averaging: float = setting(
         0.95, "decay of the average of K-FAC factors over updates, the policy's and the critic's", AVERAGING
     )
+    factored_damping: bool = setting(True, "damping is split over K-FAC factors; false: added to their product, less")
     factors_every: int = setting(1, "updates between two measurements of the policy's K-FAC factors", at_least(1))
     ent_coef: float = setting(0.0, "weight of the entropy bonus", at_least(0))
     normalize_advantage: bool = setting(True, "advantages of a batch with mean 0 and variance 1")
@@ -163,6 +164,7 @@ class Settings:
     activation: str = setting("tanh", "activation of the policy's hidden layers", ACTIVATIONS)
     log_std_init: float = setting(-0.7, "log standard deviation of actions at the start", within(-20, 20))
     ortho_init: bool = setting(True, "orthogonal weights at the start")
+    unit_rows: bool = setting(False, "rows of weights of length 1 at the start, 0.1 in the policy's last layer")
 
     critic_updates: int = setting(1, "updates of the critic per batch", up_to(10_000))
     critic_learning_rate: float = setting(1.0, "longest step h of the critic", POSITIVE)
@@ -179,6 +181,8 @@ class Settings:
     critic_lambda: float = setting(0.95, "lambda of the critic's targets; 1 is Monte-Carlo", within(0, 1))
     critic_hidden: tuple[int, ...] = setting((64, 64), "sizes of the critic's hidden layers", SIZES)
     critic_activation: str = setting("tanh", "activation of the critic's hidden layers", ACTIVATIONS)
+    critic_extras: bool = setting(False, "the critic also sees the policy's normal distribution and the time step")
+    limits_terminate: bool = setting(False, "time limits are taken for terminations, which they are not")
 
     steps: int = setting(1_000_000, "environment steps of the run, over all environments", up_to(10**12 - 1))
     eval_every: int = setting(100_000, "environment steps between evaluations", at_least(1))

@@ -1,5 +1,6 @@
 """The data of one update: loss and gradient as functions of the parameters, and the network on the batch."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,20 +16,56 @@ from .taylor import FeedForward
 LossOfOutputs = Callable[[Tensor], Tensor]  # outputs [cases, ..., size] -> []
 
 
-@dataclass(frozen=True)
-class Batch:
-    """One update's data: the calls of the module that hold it, and loss and gradient as functions of the parameters.
+class Batch(ABC):
+    """One update's data as functions of the parameters."""
+
+    @abstractmethod
+    def evaluate(self, y: Tensor) -> tuple[float, Tensor]:
+        """Compute loss and gradient at y."""
+
+    @abstractmethod
+    def linearise(self, y: Tensor) -> Linearisation:
+        """Linearise the network at y, where the loss was evaluated last, on the cases that curvature is measured on."""
+
+    @abstractmethod
+    def outputs(self, y: Tensor) -> Tensor:
+        """Compute the outputs at y on the cases that curvature is measured on."""
+
+    def loss(self, y: Tensor) -> float:
+        """Compute the loss at y alone."""
+        return self.evaluate(y)[0]
+
+
+class CallsBatch(Batch):
+    """A batch that reaches the network in calls, and whose loss is any function of the parameters.
 
     calls: on which metric, connection and KL are measured.
     evaluate: loss and gradient at a point.
-    values: the layers' values at the base point in each of the calls, where they are known.
-    linearise: the network at a point where the loss was evaluated last, if that has run the network anyway.
+    start: the point where a step begins.
+    values: the layers' values there in each of the calls, where they are known.
     """
 
-    calls: Sequence[Call]
-    evaluate: Callable[[Tensor], tuple[float, Tensor]]
-    values: Sequence[Sequence[Tensor]] = ()
-    linearise: Callable[[Tensor], Linearisation] | None = None
+    def __init__(
+        self,
+        network: Network,
+        calls: Sequence[Call],
+        evaluate: Callable[[Tensor], tuple[float, Tensor]],
+        start: Tensor | None = None,
+        values: Sequence[Sequence[Tensor]] = (),
+    ) -> None:
+        self._network, self.calls, self._evaluate, self._start, self.values = network, calls, evaluate, start, values
+
+    def evaluate(self, y: Tensor) -> tuple[float, Tensor]:
+        """Compute loss and gradient at y."""
+        return self._evaluate(y)
+
+    def linearise(self, y: Tensor) -> Linearisation:
+        """Linearise the network at y on the cases of all calls."""
+        return self._network.linearise_all(y, self.calls, self.values if y is self._start else ())
+
+    def outputs(self, y: Tensor) -> Tensor:
+        """Compute the outputs at y on the cases of all calls."""
+        return self._network.outputs_all(y, self.calls)
 
 
 @dataclass(frozen=True)
@@ -40,7 +77,7 @@ class Forward:
     at: FeedForward
 
 
-class OutputsBatch:
+class OutputsBatch(Batch):
     """A batch whose loss is a function of the outputs alone: every point takes one forward and one backward sweep.
 
     start: the network at the point where a step begins.
@@ -49,7 +86,7 @@ class OutputsBatch:
 
     def __init__(self, network: Network, start: Forward, loss: LossOfOutputs, every: int, ranks: Ranks) -> None:
         self._network, self._start, self._loss, self._every, self._ranks = network, start, loss, every, ranks
-        self._latest = start
+        self._latest, self._thinned = start, Call((start.x,)).thinned(every)
         self.first, self._first_gradient = self._evaluate(start)  # loss and gradient where the step begins
 
     def _forward(self, y: Tensor) -> Forward:
@@ -78,13 +115,20 @@ class OutputsBatch:
         loss, gradient = self._evaluate(self._forward(y))
         return float(loss), gradient
 
+    def loss(self, y: Tensor) -> float:
+        """Compute the loss at y by a forward sweep."""
+        if y is self._start.y:
+            return float(self.first)
+        with torch.no_grad():
+            return float(mean_loss(self._loss(self._forward(y).at.z), self._ranks))
+
     def linearise(self, y: Tensor) -> FeedForward:
         """Return the network at y on the cases that curvature is measured on."""
         return self._forward(y).at.thinned(self._every)
 
-    def data(self) -> Batch:
-        """Return it in the form that a flow takes."""
-        return Batch([Call((self._start.x,)).thinned(self._every)], self.evaluate, linearise=self.linearise)
+    def outputs(self, y: Tensor) -> Tensor:
+        """Compute the outputs at y on the cases that curvature is measured on."""
+        return self._network.outputs(y, self._thinned)
 
 
 def forward(network: Network, y: Tensor, inputs: Tensor) -> Forward:

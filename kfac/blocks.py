@@ -7,6 +7,7 @@ Shapes: a layer's inputs a are [cases, i] and the gradients d at its outputs [ca
 [cases, o, h, w]; b is a block's span of the flat vector.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -16,7 +17,16 @@ from torch import Tensor, nn
 
 from geonpg.errors import Refused
 
-from .factors import append_ones, condition_number, damped_inverse, factored_damping, kron_apply, second_moment
+from .factors import (
+    append_ones,
+    condition_number,
+    damped_inverse,
+    eigen,
+    factored_damping,
+    kron_apply,
+    second_moment,
+    transposed,
+)
 
 Statistics = tuple[Tensor, ...]
 
@@ -121,8 +131,44 @@ class KroneckerBlock(Block):
     def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
         """Compute D^-1 B A^-1, B being b as a matrix [o, i + 1]."""
         a, d = inverse
-        matrix = kron_apply(d, self._matrix(b), a)
+        return self._flat(kron_apply(d, self._matrix(b), a))
+
+    def _flat(self, matrix: Tensor) -> Tensor:
+        """[weight, bias], side by side, as they lie in this span."""
         return torch.cat([matrix[:, : self.inputs].reshape(-1), matrix[:, self.inputs :].reshape(-1)])
+
+
+class EigenBlock(KroneckerBlock):
+    """A Kronecker block whose damping is added to the product itself: A (x) D + damping I, by eigenvalues.
+
+    Damping that is split over both factors, as the other block's, is never less, and far more where one is large.
+    """
+
+    @property
+    def inverse_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of both factors' eigenvectors, and of the inverse in their coordinates."""
+        return [*self.shapes, (self.outputs, self.inputs + self.has_bias)]
+
+    def invert(self, statistics: Statistics, damping: float) -> Statistics | None:
+        """Compute both factors' eigenvectors, and 1 / (product of eigenvalues + damping)."""
+        try:
+            (values_a, a), (values_d, d) = (eigen(factor) for factor in statistics)
+        except RuntimeError:  # torch's LinAlgError, if they do not converge
+            return None
+        damped = torch.outer(values_d, values_a) + damping
+        return (a, d, 1 / damped) if float(damped.min()) > 0 else None
+
+    def condition(self, statistics: Statistics, damping: float) -> float:
+        """Compute the condition number of the damped block."""
+        (values_a, _), (values_d, _) = (eigen(factor) for factor in statistics)
+        damped = torch.outer(values_d, values_a) + damping
+        return float(damped.max() / damped.min()) if float(damped.min()) > 0 else math.inf
+
+    def solve(self, inverse: Statistics, b: Tensor) -> Tensor:
+        """Turn B into the factors' coordinates, divide, and turn it back."""
+        a, d, scale = inverse
+        within = scale * kron_apply(transposed(d), self._matrix(b), a)
+        return self._flat(kron_apply(d, within, transposed(a)))
 
 
 def patches(layer: nn.Conv2d, x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from geonpg.errors import require
 
+from .damping import Damping
 from .factors import is_finite
 from .flow import Flow, StepFailure
 
@@ -26,6 +27,7 @@ class Move:
     predicted_kl: float = math.nan
     actual_kl: float = math.nan
     halvings: int = 0
+    gain_ratio: float = math.nan  # actual over predicted reduction of the loss
 
 
 def finite(curve: Curve, h: float) -> Tensor | None:
@@ -58,6 +60,15 @@ class Controller(ABC):
     @abstractmethod
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
         """Choose h, and return where the rule's curve is at that h."""
+
+    @property
+    def attempts(self) -> int:
+        """How often a step is tried at once, each time with the next damping."""
+        return 1
+
+    def next_damping(self, damping: Damping, move: Move) -> Damping:
+        """Return the damping after a step: raised by a rejected one, which accepted ones take back."""
+        return damping.relaxed() if move.accepted else damping.raised()
 
 
 @dataclass(frozen=True)
@@ -108,9 +119,13 @@ class TrustRegion(Controller):
         require(self.slack >= 1, f"slack must be at least 1, not {self.slack}")
         require(self.max_halvings >= 0, f"max_halvings must not be negative, not {self.max_halvings}")
 
+    def speed_squared(self, flow: Flow, y: Tensor, v: Tensor) -> float:
+        """Compute v^T g v, by which the KL is predicted."""
+        return flow.speed_squared(y, v)
+
     def move(self, flow: Flow, y: Tensor, v: Tensor, curve: Curve) -> Move:
         """Halve h until the actual KL fits."""
-        speed, share = flow.speed_squared(y, v), flow.share(y)
+        speed, share = self.speed_squared(flow, y, v), flow.share(y)
         radius = radius_of(flow, y, v, speed, self.max_kl)
         if radius is None:
             return Move(y, v, 0.0, False)
@@ -121,6 +136,23 @@ class TrustRegion(Controller):
                 return Move(new, v, h, True, 0.5 * h**2 * speed, actual, halvings)
             h *= 0.5
         return Move(y, v, 0.0, False, halvings=self.max_halvings)
+
+
+@dataclass(frozen=True)
+class SolverRegion(TrustRegion):
+    """A trust region by the metric that the velocity was solved with, damping included, as ACKTR was published.
+
+    With K-FAC that may predict a small part of the KL that the batch sees; only steps far beyond it are halved.
+
+    lr, max_kl, max_halvings: as in `TrustRegion`.
+    slack: by which factor the actual KL may exceed `max_kl` (10 to 100).
+    """
+
+    slack: float = 20.0
+
+    def speed_squared(self, flow: Flow, y: Tensor, v: Tensor) -> float:
+        """Compute -dL v, which is v^T (g + damping) v, because v = -(g + damping)^-1 dL."""
+        return -flow.slope(y, v)
 
 
 @dataclass(frozen=True)

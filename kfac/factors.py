@@ -74,6 +74,19 @@ def damped_inverse(factor: Tensor, ridge: float) -> Tensor | None:
     return None
 
 
+def eigen(factor: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute a factor's eigenvalues, none below zero, and its eigenvectors; those of a diagonal are ones."""
+    if factor.ndim == 1:
+        return factor.clamp(min=0), torch.ones_like(factor)
+    values, vectors = torch.linalg.eigh(factor)
+    return values.clamp(min=0), vectors
+
+
+def transposed(factor: Tensor) -> Tensor:
+    """Transpose a matrix; a diagonal is its own transpose."""
+    return factor if factor.ndim == 1 else factor.mT
+
+
 def condition_number(factor: Tensor, ridge: float) -> float:
     """Divide the largest by the smallest eigenvalue of factor + ridge I."""
     values = factor if factor.ndim == 1 else torch.linalg.eigvalsh(factor)

@@ -254,7 +254,12 @@ class FreeLogStd(nn.Module):
 
     def forward(self, mean: Tensor) -> Tensor:
         """Append the log std to the mean."""
-        return torch.cat([mean, self.log_std.expand_as(mean)], -1)
+        return with_log_std(mean, self.log_std)
+
+
+def with_log_std(mean: Tensor, log_std: Tensor) -> Tensor:
+    """Append a free log std to the mean."""
+    return torch.cat([mean, log_std.expand_as(mean)], -1)
 
 
 def standard_normal(like: Tensor, generator: Generator | None) -> Tensor:

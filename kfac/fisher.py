@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from geonpg.errors import choose, require
 
-from .blocks import Block, DiagonalBlock, KroneckerBlock, LogStdBlock, Statistics
+from .blocks import Block, DiagonalBlock, EigenBlock, KroneckerBlock, LogStdBlock, Statistics
 from .factors import is_finite, running_average
 from .families import Family, FreeLogStd, Gaussian
 from .flow import StepFailure
@@ -47,12 +47,14 @@ class FactorSettings:
     update_every: steps between two looks at the factors (1 to 20); in between their inverses stay.
     targets: "sampled" for one draw from the model per case, or "exact" for one backward pass per output dimension.
     max_factor: a layer with more inputs or outputs gets a diagonal factor (1024 to 8192).
+    factored_damping: split the damping over both factors of a layer; False adds it to their product, which damps less.
     """
 
     averaging: float = 0.95
     update_every: int = 1
     targets: str = "sampled"
     max_factor: int = 4096
+    factored_damping: bool = True
 
     def __post_init__(self) -> None:
         choose("Fisher targets", self.targets, TARGETS)
@@ -91,7 +93,7 @@ class KroneckerFisher:
     ) -> None:
         self.layout = layout or Layout(module)
         self.family, self.settings, self.ranks = family, settings, ranks
-        self.blocks = list(blocks_of(module, family, self.layout, settings.max_factor))
+        self.blocks = list(blocks_of(module, family, self.layout, settings))
         owner = {id(m): name for name, m in module.named_modules()}
         self.layers = {owner[id(b.layer)]: b for b in self.blocks if isinstance(b, KroneckerBlock)}
         self._calls_checked = False
@@ -241,8 +243,9 @@ def has_kronecker_form(layer: nn.Module) -> bool:
     return False
 
 
-def blocks_of(module: nn.Module, family: Family, layout: Layout, max_factor: int) -> Iterator[Block]:
+def blocks_of(module: nn.Module, family: Family, layout: Layout, settings: FactorSettings) -> Iterator[Block]:
     """Put every trainable parameter into exactly one block, in the layout's order."""
+    kronecker = KroneckerBlock if settings.factored_damping else EigenBlock
     uses = [id(p) for m in module.modules() for p in m._parameters.values() if p is not None]
     for layer_name, layer in module.named_modules():
         prefix = f"{layer_name}." if layer_name else ""
@@ -253,7 +256,7 @@ def blocks_of(module: nn.Module, family: Family, layout: Layout, max_factor: int
         tied = any(uses.count(id(p)) > 1 for p in layer.parameters(recurse=False))
         in_order = names in ([f"{prefix}weight"], [f"{prefix}weight", f"{prefix}bias"])
         if has_kronecker_form(layer) and in_order and not tied:
-            yield KroneckerBlock(names, span, layer, max_factor)
+            yield kronecker(names, span, layer, settings.max_factor)
         elif type(layer) is FreeLogStd and isinstance(family, Gaussian):
             yield LogStdBlock(names, span)
         else:

@@ -53,6 +53,10 @@ class Flow(ABC):
     def slope(self, y: Tensor, v: Tensor) -> float:
         """Compute the derivative of the loss along v."""
 
+    def norm(self, y: Tensor, v: Tensor) -> float:
+        """Compute the length of v as the damping measures it."""
+        return float(v.norm())
+
     def step_limit(self, y: Tensor, v: Tensor) -> float:
         """Return the longest step along v that stays well inside the manifold."""
         return math.inf

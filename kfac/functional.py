@@ -38,6 +38,7 @@ class Functional(Linearisation):
     function: the outputs as a function of the parameters; it may be asked at a point in double precision.
     layers: the layers inside it whose signals are asked for.
     trusts_nested: whether second derivatives may be made by nested forward mode; otherwise by differences of R.
+    each: J^T u of every case by itself, all at once; without it, and where it raises RuntimeError, one after the other.
     """
 
     vectorises = True
@@ -48,9 +49,10 @@ class Functional(Linearisation):
         y: Tensor,
         layers: Mapping[str, nn.Module],
         trusts_nested: Callable[["Functional"], bool],
+        each: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> None:
         self.y, self.size = y, y.numel()
-        self._function, self._layers, self._trusts_nested = function, layers, trusts_nested
+        self._function, self._layers, self._trusts_nested, self._each = function, layers, trusts_nested, each
         with torch.enable_grad(), recording(layers) as self._record:
             self._leaf = y.detach().requires_grad_()
             self._z = function(self._leaf)
@@ -133,6 +135,21 @@ class Functional(Linearisation):
     def pullback(self, u: Tensor) -> Tensor:
         """Compute J^T u by a backward pass."""
         return torch.autograd.grad(self._z, self._leaf, u, retain_graph=True)[0]
+
+    def pullback_each(self, u: Tensor) -> Tensor:
+        """Compute the rows of J^T u, all at once where that can be done."""
+        if self._each is not None:
+            try:
+                return self._each(self.y, u)
+            except (RuntimeError, ValueError):  # cases that depend on each other, or cannot stand alone
+                pass
+        own, alone = u.reshape(-1, u.shape[-1]), torch.zeros_like(u)
+        rows = []
+        for row, here in zip(own, alone.view_as(own), strict=True):
+            here.copy_(row)
+            rows.append(self.pullback(alone))
+            here.zero_()
+        return torch.stack(rows)
 
     def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
         """Differentiate the backward pass along v, by forward mode or, where that fails, by differences."""

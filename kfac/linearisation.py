@@ -42,6 +42,10 @@ class Linearisation(ABC):
         """Compute J^T u, summed over the batch: [size]."""
 
     @abstractmethod
+    def pullback_each(self, u: Tensor) -> Tensor:
+        """Compute J^T u of every case by itself: [cases, size]."""
+
+    @abstractmethod
     def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
         """Differentiate J^T u along v with u held fixed (paper, algorithm 3): [size]."""
 

@@ -71,6 +71,11 @@ class Metric:
         """Compute E[J^T u]."""
         return self.ranks.mean(self.linearisation.pullback(u) / self.linearisation.cases)
 
+    def rows(self) -> Tensor:
+        """Compute a matrix whose product with itself is g, a few rows for each case: [rows, size]."""
+        at = self.linearisation
+        return torch.cat([at.pullback_each(root) for root in self.family.fisher_root(at.z)]) / at.cases**0.5
+
     @torch.no_grad()
     def dense(self) -> Tensor:
         """Compute g as a matrix [size, size]: for small models and for tests."""

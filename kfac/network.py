@@ -1,16 +1,16 @@
 """A module as a function of its flat parameter vector, and the calls by which a closure uses it."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, grad, vjp, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from geonpg.errors import Refused
 
@@ -19,7 +19,9 @@ from .functional import Functional
 from .layout import Layout
 from .linearisation import Linearisation
 from .several import Several, joined
-from .taylor import FeedForward, plan_of
+from .taylor import FeedForward, chain_of, plan_of
+
+CHUNK_NUMBERS = 2**24  # that are held at once where gradients of many cases are computed together
 
 
 @dataclass(frozen=True)
@@ -76,39 +78,68 @@ class Network:
         if self.plan is not None and sum(step.parameters for step in self.plan) != len(self.layout.names):
             self.plan = None  # a layer that is used twice, or one that is not trained
         self._aliases = aliases_of(module)
-        self._nested_checked: dict[bool, bool] = {}
+        self._nested_checked: dict[tuple[Hashable, bool], bool] = {}
 
-    def trusts_nested(self, at: Functional) -> bool:
-        """Whether nested forward mode is right for this module; checked once for training and once for evaluation mode.
+    def trusts_nested(self, at: Functional, use: Hashable = "outputs") -> bool:
+        """Whether nested forward mode is right for this use; checked once for training and once for evaluation mode.
 
         torch's nested forward mode is silently wrong through LayerNorm and through BatchNorm in
         training, whose saved statistics it takes for constants.
         """
-        training = self.module.training
-        if training not in self._nested_checked:
-            self._nested_checked[training] = at.nested_is_right()
-        return self._nested_checked[training]
+        key = use, self.module.training
+        if key not in self._nested_checked:
+            self._nested_checked[key] = at.nested_is_right()
+        return self._nested_checked[key]
+
+    def with_parameters(self, y: Tensor) -> Callable[..., Any]:
+        """Return the module as a function of its arguments, at the parameters y."""
+        own = self.layout.dtype
+        buffers = {
+            name: b.to(y.dtype if b.dtype == own else b.dtype, copy=True) for name, b in self.module.named_buffers()
+        }
+        return self.with_values({**self.layout.named(y), **buffers})
+
+    def with_values(self, state: dict[str, Tensor]) -> Callable[..., Any]:
+        """Return the module as a function of its arguments, with these values of parameters and buffers, by name."""
+        if self.plan is not None:  # without the detours of a module's call, which cost more than small layers do
+            return chain_of(self.plan, [state[name] for name in self.layout.names])
+        state = state | {alias: state[name] for alias, name in self._aliases.items() if name in state}
+        return lambda *args, **kwargs: functional_call(self.module, state, args, kwargs, tie_weights=False)
+
+    def repeatable(self) -> AbstractContextManager[None]:
+        """Return a block in which every call of the module gives the same; a written-out chain does so anyway."""
+        return repeatable() if self.plan is None else nullcontext()
 
     def evaluate(self, y: Tensor, call: Call) -> Tensor:
         """Compute the outputs z at the parameters y, without dropout; other randomness is the same every time.
 
         At a point in another precision than the parameters', inputs and those buffers that had theirs come along.
         """
-        own = self.layout.dtype
-        buffers = {
-            name: b.to(y.dtype if b.dtype == own else b.dtype, copy=True) for name, b in self.module.named_buffers()
-        }
-        call = call if y.dtype == own else call.to(y.dtype)
-        # the fused attention kernels have neither a forward mode nor a second derivative
-        with torch.random.fork_rng(), sdpa_kernel(SDPBackend.MATH), WithoutDropout():
-            torch.manual_seed(0)
-            state = {**self.layout.named(y), **buffers}
-            state |= {alias: state[name] for alias, name in self._aliases.items() if name in state}
-            z = functional_call(self.module, state, call.args, call.kwargs, tie_weights=False)
+        call = call if y.dtype == self.layout.dtype else call.to(y.dtype)
+        with self.repeatable():
+            z = self.with_parameters(y)(*call.args, **call.kwargs)
         if not isinstance(z, Tensor) or z.ndim < 2:
             got = f"a tensor of shape {tuple(z.shape)}" if isinstance(z, Tensor) else f"a {type(z).__name__}"
             raise Refused(f"the module must return the family's parameters as one tensor [cases, ..., size], not {got}")
         return z
+
+    def _pull_each(self, y: Tensor, u: Tensor, call: Call) -> Tensor:
+        """J^T u of every case, vectorised over rows of the call's tensors; RuntimeError if they are not its cases."""
+        leaves, form = tree_flatten((call.args, call.kwargs))
+        rows = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.ndim and len(leaf) == len(u)]
+        if u.ndim != 2 or call.cases != len(u):
+            raise RuntimeError("an output is no case")
+
+        def one(u: Tensor, *values: Tensor) -> Tensor:
+            known = dict(zip(rows, values, strict=True))
+            own = [known[i][None] if i in known else leaf for i, leaf in enumerate(leaves)]
+            return grad(lambda y: (self.evaluate(y, Call(*tree_unflatten(own, form))) * u).sum())(y)
+
+        found = vmap(one, chunk_size=chunk_for(y))(u, *(leaves[i] for i in rows))
+        whole = vjp(partial(self.evaluate, call=call), y)[1](u)[0]
+        if float((found.sum(0) - whole).norm()) > torch.finfo(u.dtype).eps ** 0.75 * float(found.norm()):
+            raise RuntimeError("what one case gives depends on the others")
+        return found
 
     def _written_out_input(self, call: Call) -> Tensor | None:
         """The input of a written-out plan, or None if this call has to take the general path."""
@@ -133,7 +164,8 @@ class Network:
         """Linearise the network at y; `values` are the layers' values there, if known, and save a forward pass."""
         x = self._written_out_input(call)
         if x is None or self.plan is None:
-            return Functional(partial(self.evaluate, call=call), y, self.layers, self.trusts_nested)
+            each = partial(self._pull_each, call=call)
+            return Functional(partial(self.evaluate, call=call), y, self.layers, self.trusts_nested, each)
         usable = values if all(value.dtype == y.dtype for value in values) else ()
         with torch.no_grad():
             return FeedForward(self.plan, self.layout, y, x, usable)
@@ -153,6 +185,22 @@ class Network:
         """Note every call of the module inside the block, with the values of a written-out plan's layers."""
         leaves = {id(step.module): step.module for step in self.plan or []}
         return watching(self.module, leaves.values(), self.layout.parameters[0])
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Run the module without dropout, other randomness being the same every time, and so that it can be differentiated.
+
+    The fused attention kernels have neither a forward mode nor a second derivative.
+    """
+    with torch.random.fork_rng(), sdpa_kernel(SDPBackend.MATH), WithoutDropout():
+        torch.manual_seed(0)
+        yield
+
+
+def chunk_for(y: Tensor) -> int:
+    """How many gradients are computed at once, so that they take no more than about a hundred megabytes."""
+    return max(1, CHUNK_NUMBERS // y.numel())
 
 
 def aliases_of(module: nn.Module) -> dict[str, str]:

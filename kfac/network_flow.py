@@ -4,49 +4,20 @@ y, v, a and covectors are flat, [size].
 """
 
 import math
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
 
 from .batch import Batch
 from .factors import is_finite
-from .fisher import FactorMemory, KroneckerFisher
+from .fisher import FactorMemory
 from .flow import StepFailure, VisitingFlow
 from .metric import Bending, Metric
-from .network import Network
-from .ranks import ALONE, Ranks
-from .signal import Signal
-from .solvers import Solver
+from .point import FlowMemory, Geometry, Point
 
 # A step goes at most this part of the way to the edge of the output family's domain.
 DOMAIN_SHARE = 0.5
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """What stays the same from update to update; see `NaturalGradient` for the settings."""
-
-    network: Network
-    fisher: KroneckerFisher
-    solver: Solver
-    alpha: float = 0.0
-    calibrate: bool = True
-    gradient_averaging: float = 0.0
-    cautious: bool = False
-    ranks: Ranks = ALONE
-
-
-@dataclass(frozen=True)
-class FlowMemory:
-    """What earlier updates leave behind."""
-
-    gradient: Tensor | None = None  # averaged, not yet unbiased
-    seen: int = 0  # how many gradients it has averaged
-    factors: FactorMemory = field(default_factory=FactorMemory)
-    direction: Tensor | None = None  # the last velocity over the root of the descent that it claimed
-    signal: Signal = field(default_factory=Signal)  # what fresh batches have said of such directions
 
 
 @dataclass(frozen=True)
@@ -56,65 +27,6 @@ class Correction:
     kappa: float
     residual_before: float
     residual_after: float
-
-
-class Point:
-    """Everything known of the flow at one parameter vector; the system its solver sees.
-
-    With parameters that were frozen since the optimiser was made, that system is the part of it that is `trained`:
-    nothing points along the others, so no solution does.
-    """
-
-    def __init__(
-        self,
-        metric: Metric,
-        memory: FlowMemory,
-        covector: Tensor,
-        fisher: KroneckerFisher,
-        damping: float,
-        trained: Tensor | None = None,
-    ) -> None:
-        self.metric, self.memory = metric, memory
-        self._fisher, self._damping, self._trained = fisher, damping, trained
-        self.covector = self.on_trained(covector)
-        self._last_first: tuple[Tensor, Tensor] | None = None
-
-    def on_trained(self, v: Tensor) -> Tensor:
-        """Set v to zero for every frozen parameter."""
-        return v if self._trained is None else v * self._trained
-
-    def product(self, v: Tensor) -> Tensor:
-        """Multiply v by g + damping I."""
-        return torch.add(self.on_trained(self.metric.product(v)), v, alpha=self._damping)
-
-    def precondition(self, b: Tensor) -> Tensor:
-        """Multiply b by K-FAC's damped inverse."""
-        return self.on_trained(self._fisher.solve(self.memory.factors, b))
-
-    def dense(self) -> Tensor:
-        """Return g + damping I as a matrix, computed once; frozen parameters have rows of the identity."""
-        return self._dense
-
-    @cached_property
-    def _dense(self) -> Tensor:
-        g = self.metric.dense()
-        if self._trained is not None:
-            g *= self._trained.outer(self._trained)
-            g.diagonal().add_(1 - self._trained)
-        g.diagonal().add_(self._damping)
-        return g
-
-    def bending(self, v: Tensor) -> Bending:
-        """Compute how the outputs bend along v."""
-        bending = self.metric.bending(v)
-        self._last_first = (v, bending.r)
-        return bending if self._trained is None else replace(bending, covector=self.on_trained(bending.covector))
-
-    def first(self, v: Tensor) -> Tensor:
-        """Compute J v, remembered for the last v."""
-        if self._last_first is None or self._last_first[0] is not v:
-            self._last_first = (v, self.metric.linearisation.first(v))
-        return self._last_first[1]
 
 
 class NetworkFlow(VisitingFlow[Point]):
@@ -133,6 +45,14 @@ class NetworkFlow(VisitingFlow[Point]):
         self.geometry, self.batch, self.memory = geometry, batch, memory
         self.damping, self._generator, self._draws = damping, generator, generator.get_state()
         self.correction: Correction | None = None
+        self.points = 0  # where gradient and metric were computed
+
+    def with_damping(self, damping: float) -> "NetworkFlow":
+        """Return this flow with another damping; what is known at the base point is not computed anew."""
+        base = self.at(self.base)
+        flow = NetworkFlow(self.geometry, self.batch, self.base, self.memory, damping, self._generator)
+        flow._base_point, flow._draws, flow.points = base.with_damping(damping), self._draws, self.points
+        return flow
 
     @torch.no_grad()
     def visit(self, y: Tensor) -> Point:
@@ -141,12 +61,9 @@ class NetworkFlow(VisitingFlow[Point]):
             _, gradient = self.batch.evaluate(y)
         if not is_finite(gradient):
             raise StepFailure("the gradient is not finite")
+        self.points += 1
         geometry = self.geometry
-        if self.batch.linearise is not None:
-            at = self.batch.linearise(y)
-        else:
-            at = geometry.network.linearise_all(y, self.batch.calls, self.batch.values if y is self.base else ())
-        metric = Metric(at, geometry.fisher.family, geometry.alpha, geometry.ranks)
+        metric = Metric(self.batch.linearise(y), geometry.fisher.family, geometry.alpha, geometry.ranks)
         decay, seen = geometry.gradient_averaging, self.memory.seen + 1
         past = gradient.new_zeros(()) if self.memory.gradient is None else self.memory.gradient
         average = decay * past + (1 - decay) * gradient
@@ -154,7 +71,7 @@ class NetworkFlow(VisitingFlow[Point]):
         signal = before.signal if before.direction is None else before.signal.heard(-float(gradient @ before.direction))
         memory = FlowMemory(average, seen, self._factors(y, metric), before.direction, signal)
         covector = average / (1 - decay**seen)
-        return Point(metric, memory, covector, geometry.fisher, self.damping, geometry.network.layout.trained())
+        return Point(metric, memory, covector, geometry, self.damping)
 
     def _factors(self, y: Tensor, metric: Metric) -> FactorMemory:
         """The factors that count at y: those of before, of the base point, or observed anew."""
@@ -255,16 +172,20 @@ class NetworkFlow(VisitingFlow[Point]):
     def divergence(self, y: Tensor, new: Tensor) -> float:
         """Compute the mean KL(y || new) over the batch."""
         z, geometry = self.at(y).metric.linearisation.z, self.geometry
-        kl = geometry.fisher.family.kl(z, geometry.network.outputs_all(new, self.batch.calls))
+        kl = geometry.fisher.family.kl(z, self.batch.outputs(new))
         return geometry.ranks.number(float(kl.mean()))
 
     def loss(self, y: Tensor) -> float:
-        """Compute the loss of the closure at y."""
-        return self.batch.evaluate(y)[0]
+        """Compute the loss at y."""
+        return self.batch.loss(y)
 
     def slope(self, y: Tensor, v: Tensor) -> float:
         """Compute the derivative of the averaged loss along v."""
         return float(self.at(y).covector @ v)
+
+    def norm(self, y: Tensor, v: Tensor) -> float:
+        """Compute the length of v as the damping measures it."""
+        return self.geometry.solver.norm(self.at(y), v)
 
     def step_limit(self, y: Tensor, v: Tensor) -> float:
         """Return half of the way along v to the edge of the output family's domain."""

@@ -7,35 +7,34 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
 from geonpg.errors import Refused, require
 
-from .batch import Batch, Forward, LossOfOutputs, OutputsBatch, forward
+from .batch import Batch, CallsBatch, Forward, LossOfOutputs, OutputsBatch, forward
 from .checks import check_settings, mean_loss, rule_and_solver
 from .contexts import autocast_now, restoring_buffers, without_autocast
 from .control import Controller, Move, TrustRegion
+from .damping import Damping
 from .families import Family
-from .fisher import FactorMemory, FactorSettings, KroneckerFisher
+from .fisher import FactorSettings, KroneckerFisher
 from .flow import StepFailure
 from .layout import Layout
 from .network import Network
-from .network_flow import FlowMemory, Geometry, NetworkFlow
+from .network_flow import NetworkFlow
+from .point import FlowMemory, Geometry, check_together
 from .ranks import ALONE, Ranks
 from .report import Report, report_of
+from .residuals import Term, residuals_batch
 from .rules import Memory
-from .saved import require_keys, restore_generator
-from .signal import Signal
+from .saved import check_fits, memory_of, moved, remembered, require_keys, restore_generator
 from .solvers import Solver
 
 log = logging.getLogger(__name__)
 
-# A rejected step multiplies the damping; accepted ones bring it back to where it was set.
-DAMPING_RAISE, DAMPING_RELAX, MAX_DAMPING = 10.0, 0.8, 1e6
 FEWEST_CASES = 256  # that curvature is measured on, if a batch has so many
 
 # What states of an earlier version lack.
-LATER: dict[str, Any] = {"direction": None, "signal": []}
+LATER: dict[str, Any] = {"direction": None, "signal": [], "growth": Damping.growth}
 
 
 class NaturalGradient(torch.optim.Optimizer):
@@ -93,8 +92,9 @@ class NaturalGradient(torch.optim.Optimizer):
         fisher = KroneckerFisher(module, family, factors or FactorSettings(), layout, ranks)
         network = Network(module, list(fisher.layers), layout=layout)
         self.geometry = Geometry(network, fisher, chosen, alpha, calibrate, gradient_averaging, cautious, ranks)
+        check_together(self.geometry, self.control)
         self.module, self.curvature_every = module, curvature_every
-        self.base_damping = self.damping = damping
+        self.next_damping = Damping(damping, damping)
         self.memory = FlowMemory()
         self.last: Memory = None  # the rule's own memory
         self.steps = self.rejected = 0
@@ -108,6 +108,11 @@ class NaturalGradient(torch.optim.Optimizer):
         once = lr is None or own in (lr, default)
         require(once, f"the longest step is given twice: lr = {lr}, and {own} by the controller")
         return replace(self.control, lr=own if lr is None else lr).lr  # which refuses one that is not legal
+
+    @property
+    def damping(self) -> float:
+        """The damping of the next step."""
+        return self.next_damping.value
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add the one group that torch's own constructor adds; raise Refused for any other."""
@@ -168,8 +173,21 @@ class NaturalGradient(torch.optim.Optimizer):
         if known is None or known.x is not inputs or not torch.equal(known.y, now):
             known = forward(network, now, inputs)
         batch = OutputsBatch(network, known, loss, self._every(len(inputs)), ranks)
-        flow = NetworkFlow(self.geometry, batch.data(), known.y, self.memory, self.damping, self.generator)
-        return batch.first, flow
+        return batch.first, self._flow(batch, known.y)
+
+    def _flow(self, batch: Batch, start: Tensor) -> NetworkFlow:
+        return NetworkFlow(self.geometry, batch, start, self.memory, self.damping, self.generator)
+
+    def step_residuals(self, *terms: Term) -> float:
+        """Take one update on residuals, functions of the module that should vanish; return the loss before it.
+
+        Usually with the family `FixedGaussian()`, solver "jacobian" and control `LevenbergMarquardt()`.
+        """
+        batch, start = residuals_batch(self.geometry, terms), self.geometry.network.layout.read()
+        with without_autocast(start.device):
+            loss = batch.evaluate(start)[0]
+        self._take(self._flow(batch, start))
+        return loss
 
     def _every(self, cases: int) -> int:
         """Of how many cases curvature is measured on one."""
@@ -182,15 +200,35 @@ class NaturalGradient(torch.optim.Optimizer):
         self.steps += 1
         with restoring_buffers(self.module), without_autocast(start.device):
             try:
-                move, last = self.rule.step(flow, start, control, self.last)
-            except StepFailure as failure:
-                self._reject(str(failure))
-            else:
-                self._finish(flow, move, last)
+                move = self._attempt(flow, control)
             finally:
                 self.geometry.network.layout.write(start)  # a rule may have left the parameters at a midpoint
-        if self.report.accepted:
+        if move.accepted:
             self.geometry.network.layout.write(move.y)
+
+    def _attempt(self, flow: NetworkFlow, control: Controller) -> Move:
+        """Try the step, with one damping after the other where the controller asks for that."""
+        before, last, reason = self.next_damping, self.last, ""
+        for attempt in range(control.attempts):
+            try:
+                if attempt:  # another damping makes another step, of which the last displacement is no measure
+                    flow, last = flow.with_damping(self.damping), None
+                move, last = self.rule.step(flow, flow.base, control, last)
+                reason = "no step along the curve was finite and within its limits"
+            except StepFailure as failure:
+                move, reason = Move(flow.base, torch.zeros_like(flow.base), 0.0, False), str(failure)
+            self.next_damping = control.next_damping(self.next_damping, move)
+            if move.accepted:
+                self.memory, self.last, self.report = flow.after(move.v), last, report_of(flow, move)
+                return move
+            if flow.points == 0:  # the gradient is not finite, whatever the damping
+                break
+        self.next_damping = self.next_damping if control.attempts == 1 else before  # which was not what failed
+        self.rejected += 1
+        self.report = Report(damping=flow.damping, points=flow.points)
+        level = logging.INFO if control.attempts > 1 else logging.WARNING  # a minimum is no news
+        log.log(level, "step %d rejected: %s; damping is now %g", self.steps, reason, self.damping)
+        return move
 
     def flow(self, closure: Callable[[], Any]) -> tuple[Any, NetworkFlow]:
         """Return the loss where we are, and the flow on the closure's batch from there: what a step integrates.
@@ -220,22 +258,9 @@ class NaturalGradient(torch.optim.Optimizer):
 
         every = self._every(sum(each.call.cases for each in watched))
         calls = [each.call.thinned(every) for each in watched]
-        batch = Batch(calls, evaluate, [each.values for each in watched] if every == 1 else ())
-        return first[0], NetworkFlow(self.geometry, batch, start, self.memory, self.damping, self.generator)
-
-    def _finish(self, flow: NetworkFlow, move: Move, last: Memory) -> None:
-        if not move.accepted:
-            self._reject("no step along the curve was finite and within its limits")
-            return
-        self.memory, self.last = flow.after(move.v), last
-        self.report = report_of(flow, move)
-        self.damping = max(self.base_damping, DAMPING_RELAX * self.damping)
-
-    def _reject(self, reason: str) -> None:
-        self.rejected += 1
-        self.report = Report(damping=self.damping)
-        self.damping = min(DAMPING_RAISE * max(self.damping, 1e-4), MAX_DAMPING)
-        log.warning("step %d rejected: %s; damping is now %g", self.steps, reason, self.damping)
+        values = [each.values for each in watched] if every == 1 else ()
+        batch = CallsBatch(self.geometry.network, calls, evaluate, start, values)
+        return first[0], self._flow(batch, start)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what copies and pickles need; torch's own part alone could not take a step.
@@ -248,19 +273,13 @@ class NaturalGradient(torch.optim.Optimizer):
         """Return everything that the next update depends on, besides the parameters."""
         state = super().state_dict()
         state["state"] = {
-            "gradient": self.memory.gradient,
-            "seen": self.memory.seen,
-            "statistics": self.memory.factors.statistics,
-            "inverses": self.memory.factors.inverses,
-            "factors_seen": self.memory.factors.seen,
-            "factors_damping": self.memory.factors.damping,
+            **remembered(self.memory),
             "last": self.last,
             "damping": self.damping,
+            "growth": self.next_damping.growth,
             "steps": self.steps,
             "rejected": self.rejected,
             "generator": self.generator.get_state(),
-            "direction": self.memory.direction,
-            "signal": [self.memory.signal.log_share, self.memory.signal.power, self.memory.signal.weight],
         }
         return state
 
@@ -270,31 +289,12 @@ class NaturalGradient(torch.optim.Optimizer):
         Tensors are restored in the parameters' dtype, the statistics in that of saving, all on the parameters' device.
         """
         require_keys("NaturalGradient", state_dict, ("state", "param_groups"))
-        require_keys(
-            "NaturalGradient", state_dict["state"], [key for key in self.state_dict()["state"] if key not in LATER]
-        )
+        expected = [key for key in self.state_dict()["state"] if key not in LATER]
+        require_keys("NaturalGradient", state_dict["state"], expected)
         like, state = self.geometry.network.layout.read(), {**LATER, **state_dict["state"]}
-        self._check_fits(state)
+        check_fits(state, like.numel(), self.geometry.fisher)
         super().load_state_dict({"state": {}, "param_groups": state_dict["param_groups"]})
-
-        def moved(kept: Any, dtype: torch.dtype | None) -> Any:
-            return tree_map(lambda x: x.to(like.device, dtype) if isinstance(x, Tensor) else x, kept)
-
-        statistics, inverses = moved(state["statistics"], None), moved(state["inverses"], like.dtype)
-        factors = FactorMemory(statistics, inverses, state["factors_seen"], state["factors_damping"])
-        gradient, direction = (moved(state[name], like.dtype) for name in ("gradient", "direction"))
-        self.memory = FlowMemory(gradient, state["seen"], factors, direction, Signal(*state["signal"]))
-        self.last = moved(state["last"], like.dtype)
-        self.damping, self.steps, self.rejected = state["damping"], state["steps"], state["rejected"]
+        self.memory, self.last = memory_of(state, like), moved(state["last"], like.device, like.dtype)
+        self.next_damping = replace(self.next_damping, value=state["damping"], growth=state["growth"])
+        self.steps, self.rejected = state["steps"], state["rejected"]
         restore_generator(self.generator, state["generator"])
-
-    def _check_fits(self, state: dict[str, Any]) -> None:
-        size, blocks = self.geometry.network.layout.size, self.geometry.fisher.blocks
-        gradient, statistics = state["gradient"], state["statistics"]
-        self.geometry.fisher.adopt_diagonals(statistics)
-        fits = (gradient is None or gradient.numel() == size) and len(statistics) in (0, len(blocks))
-        ours = f"ours has {size} parameters in {len(blocks)} blocks"
-        require(fits, f"this optimiser state belongs to another module: {ours}")
-        shapes = [[tuple(x.shape) for x in each] for each in statistics]
-        alike = not statistics or shapes == [block.shapes for block in blocks]
-        require(alike, "this optimiser state has factors of other shapes than ours: was its max_factor another?")

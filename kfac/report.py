@@ -22,6 +22,8 @@ class Report:
     angle: float = 0.0  # degrees between the ng step and the step taken, in parameter space
     correction_norm: float = 0.0
     damping: float = math.nan
+    gain_ratio: float = math.nan  # actual over predicted reduction of the loss
+    points: int = 0  # where gradient and metric were computed: Jacobians, of solver "jacobian"
     share: float = math.nan  # of its full length that the step had earned
     remembered_kl: float = math.nan  # predicted by the metric that earlier batches left behind, with its damping
 
@@ -44,6 +46,8 @@ def report_of(flow: NetworkFlow, move: Move) -> Report:
         angle=math.degrees(math.acos(min(max(cosine, -1.0), 1.0))),
         correction_norm=float((taken - move.h * move.v).norm()),
         damping=flow.damping,
+        gain_ratio=move.gain_ratio,
+        points=flow.points,
         share=flow.share(flow.base),
         remembered_kl=0.5 * move.h**2 * flow.remembered_speed_squared(flow.base, move.v) or math.nan,
     )

@@ -49,6 +49,10 @@ class Several(Linearisation):
         """Add up J^T u over the calls."""
         return self._sum(lambda part, own: part.pullback(own), u)
 
+    def pullback_each(self, u: Tensor) -> Tensor:
+        """Stack the rows of all calls."""
+        return torch.cat([part.pullback_each(own) for part, own in self._own(u)])
+
     def pullback_derivative(self, u: Tensor, v: Tensor) -> Tensor:
         """Add up the derivative of J^T u over the calls."""
         return self._sum(lambda part, own: part.pullback_derivative(own, v), u)

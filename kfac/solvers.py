@@ -1,16 +1,18 @@
-"""Ways to solve g x = b: by K-FAC, by conjugate gradients on the exact Fisher, densely."""
+"""Ways to solve g x = b: by K-FAC, by conjugate gradients on the exact Fisher, densely, by the Jacobian."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from geonpg.errors import require
+from geonpg.errors import known, require
 
 from .conjugate_gradients import conjugate_gradients
 from .flow import solve_dense
+from .jacobian import DampedRows, Rows
 
 
 class System(Protocol):
@@ -25,14 +27,22 @@ class System(Protocol):
     def dense(self) -> Tensor:
         """Return g + damping I as a matrix."""
 
+    def rows(self) -> Rows:
+        """Return the Jacobian, whose product with itself is g."""
+
+    def damped(self, make: Callable[[float], DampedRows]) -> DampedRows:
+        """Return what `make` made of the damping when it was first asked for at this point."""
+
 
 class Solver(ABC):
     """A way to solve the damped system."""
 
     # Is K-FAC its metric, to be measured anew at every point that a rule visits?
-    factors_are_metric: bool = False
+    factors_are_metric: ClassVar[bool] = False
+    # Does it ask for the Jacobian as a matrix?
+    uses_rows: ClassVar[bool] = False
     # Does every solution satisfy x^T (g + damping I) x = b^T x? Then it needs no calibration.
-    galerkin: bool = True
+    galerkin: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -50,12 +60,16 @@ class Solver(ABC):
         y is a small correction to x and may be solved less exactly.
         """
 
+    def norm(self, system: System, v: Tensor) -> float:
+        """Compute the length of v as the damping measures it."""
+        return float(v.norm())
+
 
 class KfacSolver(Solver):
     """K-FAC itself is the metric: a solve costs two small matrix products per layer."""
 
-    factors_are_metric = True
-    galerkin = False
+    factors_are_metric: ClassVar[bool] = True
+    galerkin: ClassVar[bool] = False
 
     @property
     def uses_factors(self) -> bool:
@@ -87,6 +101,43 @@ class DenseSolver(Solver):
         """Solve both with one factorisation."""
         x, y = solve_dense(system.dense(), torch.stack([b, c], 1)).unbind(1)
         return x, y
+
+
+@dataclass(frozen=True)
+class JacobianSolver(Solver):
+    """The exact metric by the Jacobian of every case: for residuals, and for batches and models of a few thousand.
+
+    scaling: what the damping multiplies: "identity", or "diagonal" for that of the metric (Marquardt's), which suits
+        parameters of very different sizes.
+    """
+
+    uses_rows: ClassVar[bool] = True
+    scaling: str = "identity"
+
+    def __post_init__(self) -> None:
+        known("scaling", self.scaling, ("identity", "diagonal"))
+
+    @property
+    def uses_factors(self) -> bool:
+        """False: the metric is exact."""
+        return False
+
+    def solve(self, system: System, b: Tensor) -> Tensor:
+        """Solve with the point's factorisation."""
+        if self.scaling == "identity":
+            return system.damped(lambda damping: DampedRows(system.rows(), damping)).solve(b)
+        root = system.rows().diagonal.sqrt().reshape(-1, *[1] * (b.ndim - 1))
+        factorised = system.damped(lambda damping: DampedRows(system.rows().scaled, damping))
+        return (factorised.solve(b.double() / root) / root).to(b.dtype)
+
+    def solve_both(self, system: System, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        """Solve for both at once."""
+        x, y = self.solve(system, torch.stack([b, c], 1)).unbind(1)
+        return x, y
+
+    def norm(self, system: System, v: Tensor) -> float:
+        """Compute the length of v, in units of the diagonal if that is what is damped."""
+        return float(v.norm() if self.scaling == "identity" else (v * system.rows().diagonal.sqrt()).norm())
 
 
 @dataclass(frozen=True)
@@ -133,4 +184,5 @@ SOLVERS: dict[str, Solver] = {
     "pcg": CgSolver(),
     "cg": CgSolver(preconditioned=False, correction_iterations=5),
     "dense": DenseSolver(),
+    "jacobian": JacobianSolver(),
 }

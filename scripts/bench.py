@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from geonpg.scripts.common.parser import Parser, up_to
+from geonpg.errors import Refused
+from geonpg.scripts.common.parser import Parser, refuse, up_to
 from geonpg.scripts.common.stopping import as_process
 
 BENCHES = {  # each is the module of this name in benches/
@@ -19,6 +20,7 @@ BENCHES = {  # each is the module of this name in benches/
     "trust-region": "actual over predicted KL, and the correction's residual",
     "deepnets": "what one Hessian-free update of a deep autoencoder costs, per rule",
     "savings": "what cheaper updates of critic and policy lose",
+    "critic": "whether a critic whose damping follows the gain ratio fits better",
     "noise": "how much of an update's gain is left on data that it has not seen",
     "drift": "what carries a solved policy away: its own steps, or the normalisation under it",
     "envs": "environment steps per second against gymnasium, SB3, EnvPool and the limit",
@@ -30,7 +32,7 @@ BENCHES = {  # each is the module of this name in benches/
 }
 
 DRAWN = ("scaling",)
-COUNTS = {"kills": "resume", "damages": "damage", "edits": "damage"}  # options, and the benchmark that takes them
+OPTIONS = {"kills": ("resume",), "damages": ("damage",), "edits": ("damage",), "envs": ("envs", "train")}  # whose
 MOST = 1_000_000
 
 
@@ -46,10 +48,11 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument(
         "--edits", type=up_to(MOST, low=0), help="edit states so many times, checksums valid (damage; default: 200)"
     )
+    parser.add_argument("--envs", metavar="ID,ID", help="measure on these native environments (envs, train)")
     arguments = parser.parse_args(argv)
-    for option, name in COUNTS.items():
-        if getattr(arguments, option) is not None and arguments.name != name:
-            parser.error(f"--{option} goes with {name}, not with {arguments.name}")
+    for option, benches in OPTIONS.items():
+        if getattr(arguments, option) is not None and arguments.name not in benches:
+            parser.error(f"--{option} goes with {', '.join(benches)}, not with {arguments.name}")
     if arguments.figure and arguments.name not in DRAWN:
         parser.error(f"--figure goes with {', '.join(DRAWN)}, not with {arguments.name}")
     if arguments.figure and arguments.figure.suffix not in (".png", ".svg"):
@@ -62,12 +65,14 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one benchmark; return the command's exit code."""
     arguments = parse(argv)
-    counts = {name: getattr(arguments, name) for name in COUNTS if getattr(arguments, name) is not None}
+    options = {name: getattr(arguments, name) for name in OPTIONS if getattr(arguments, name) is not None}
     from geonpg.scripts.benches.findings import DrawnFindings, Findings, flat
 
     module = import_module(f"geonpg.scripts.benches.{arguments.name.replace('-', '_')}")
     try:
-        findings: Findings = module.measure(**counts)
+        findings: Findings = module.measure(**options)
+    except Refused as error:
+        return refuse("geonpg bench", error)
     except KeyboardInterrupt:
         print("stopped: a benchmark keeps nothing", file=sys.stderr)
         return 130

@@ -3,7 +3,8 @@
 Runs are at DIR/<any name>/, as `geonpg train` leaves them, or at DIR/<task>/<preset or algorithm>/<method or settings>/
 <seed>/ or deeper, as `geonpg compare` does. The page is report.html and its figures are figures/*.svg and *.png, in
 runs/report unless --out names another folder. Tables hold finished runs only; unfinished runs are listed, and their
-curves are drawn. What `geonpg branch` left in DIR/branch and DIR/large is included.
+curves are drawn. What `geonpg branch` left in DIR/branch and DIR/large is included, and so is the paper's figure from
+runs in DIR/paper.
 """
 
 import sys

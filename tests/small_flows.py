@@ -19,7 +19,7 @@ from geonpg.kfac import (
     Solver,
     sparse_initialisation,
 )
-from geonpg.kfac.batch import Batch
+from geonpg.kfac.batch import CallsBatch
 from geonpg.kfac.network import Call, Network
 from geonpg.kfac.network_flow import FlowMemory, Geometry, NetworkFlow
 
@@ -76,7 +76,7 @@ def flow_of(
         return float(problem().detach()), network.layout.gradient()
 
     geometry = Geometry(network, fisher, chosen, alpha, calibrate, averaging)
-    batch, generator = Batch([Call((problem.x,))], evaluate), Generator().manual_seed(0)
+    batch, generator = CallsBatch(network, [Call((problem.x,))], evaluate), Generator().manual_seed(0)
     start = network.layout.read()
     return NetworkFlow(geometry, batch, start, memory or FlowMemory(), damping, generator), start
 

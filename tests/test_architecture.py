@@ -33,16 +33,18 @@ BELOW = {  # the rooms of scripts/, each with those that stand below it
     "models": {"common", "runs"},
     "branches": {"common", "runs", "jobs"},
     "maps": {"common", "runs", "jobs", "branches"},
-    "reports": {"common", "runs", "branches", "maps"},
+    "races": {"common", "runs", "jobs"},
+    "reports": {"common", "runs", "branches", "maps", "races"},
     "geometry": {"common"},
     "deep": {"common"},
-    "benches": {"common", "runs", "jobs", "models", "branches", "deep"},
+    "least_squares": {"common", "runs", "jobs"},
+    "benches": {"common", "runs", "jobs", "models", "branches", "races", "deep"},
 }
 ROOMS |= {f"scripts.{room}": (LIBRARY | {f"scripts.{name}" for name in below}, None) for room, below in BELOW.items()}
 ROOMS["scripts"] = (LIBRARY | {f"scripts.{room}" for room in BELOW}, None)
 COMMANDS = {
-    "bench", "branch", "cli", "compare", "configs", "deepnets", "evaluate", "invariance", "report", "rl_zoo", "solve",
-    "train", "tune",
+    "bench", "branch", "cli", "compare", "configs", "deepnets", "evaluate", "invariance", "race", "report", "residuals",
+    "rl_zoo", "solve", "train", "tune",
 }  # fmt: skip
 
 

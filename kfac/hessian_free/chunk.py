@@ -11,6 +11,7 @@ from geonpg.errors import choose, require
 from ..control import Controller, LineSearch
 from ..factors import is_finite
 from ..flow import StepFailure
+from ..levenberg_marquardt import Quarters, Schedule
 from ..metric import Metric
 from .cases import Problem
 from .truncated import Truncation
@@ -65,6 +66,7 @@ class HessianFreeSettings:
     warm: the part of the last solution that a solve starts from, in [0, 1]; usually 0.9 to 1.
     truncation: when conjugate gradients stop, and which iterates they keep.
     control: how far to go along the rule's curve.
+    schedule: how the damping follows the ratio of actual and predicted reduction: `Quarters()`, or `Nielsen()`.
     """
 
     damping: float = 45.0
@@ -76,6 +78,7 @@ class HessianFreeSettings:
     warm: float = 0.95
     truncation: Truncation = field(default_factory=Truncation)
     control: Controller = field(default_factory=LineSearch)
+    schedule: Schedule = field(default_factory=Quarters)
 
     def __post_init__(self) -> None:
         choose("damping", self.damp, DAMPINGS)

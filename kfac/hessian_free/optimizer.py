@@ -1,7 +1,7 @@
 """Hessian-free optimisation: one update after the other, with Levenberg and Marquardt's damping."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -10,12 +10,17 @@ from torch import Generator, Tensor
 from geonpg.errors import choose, require
 
 from ..control import Move
+from ..damping import Damping
 from ..flow import StepFailure
+from ..levenberg_marquardt import gain_ratio
 from ..rules import RULES, Memory
 from ..saved import require_keys
 from .cases import Evaluation, Problem
 from .chunk import HessianFreeSettings
 from .flow import HessianFreeFlow, Warm
+
+# What states of an earlier version lack.
+LATER: dict[str, Any] = {"growth": Damping.growth}
 
 
 @dataclass(frozen=True)
@@ -45,19 +50,21 @@ class HessianFree:
     seed: of the draws that the damping "diagonal" makes; any integer.
     """
 
-    # Levenberg-Marquardt: what the damping is multiplied by where the model promised too much, and too little.
-    RAISE, LOWER = 3 / 2, 2 / 3
-
     def __init__(
         self, problem: Problem, y: Tensor, rule: str = "geo", settings: HessianFreeSettings | None = None, seed: int = 0
     ) -> None:
         self.rule = choose("rule", rule, {name: r for name, r in RULES.items() if math.isfinite(r.order)})
         self.problem, self.y, self.settings = problem, y, settings or HessianFreeSettings()
-        self.damping, self.updates = self.settings.damping, 0
+        self.next_damping, self.updates = Damping(self.settings.damping, self.settings.damping), 0
         self.warm: Warm = {}
         self.last: Memory = None  # the rule's own memory
         self.now: Evaluation | None = None
         self._draw = Generator().manual_seed(seed)
+
+    @property
+    def damping(self) -> float:
+        """The damping of the next update."""
+        return self.next_damping.value
 
     def step(self) -> HessianFreeReport:
         """Take one update; one that fails leaves the parameters where they were and raises the damping."""
@@ -70,10 +77,7 @@ class HessianFree:
         except StepFailure:
             move, last = Move(start, torch.zeros_like(start), 0.0, False), None
         ratio = reduction_ratio(flow, move) if move.accepted else -math.inf
-        if ratio > 0.75:
-            self.damping *= self.LOWER
-        elif not ratio >= 0.25:
-            self.damping *= self.RAISE
+        self.next_damping = self.settings.schedule.next(self.next_damping, ratio, move.accepted)
         self.now = flow.evaluation(move.y) if move.accepted else self.now or self.problem.evaluate(start)
         self.y, self.last, self.warm = move.y, last, flow.warm if move.accepted else {}
         return HessianFreeReport(
@@ -85,6 +89,7 @@ class HessianFree:
         return {
             "y": self.y,
             "damping": self.damping,
+            "growth": self.next_damping.growth,
             "updates": self.updates,
             "warm": dict(self.warm),
             "last": self.last,
@@ -94,10 +99,12 @@ class HessianFree:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was called; raise Refused for the state of another network or optimiser."""
-        require_keys("HessianFree", state, self.state_dict())
+        require_keys("HessianFree", state, [key for key in self.state_dict() if key not in LATER])
+        state = {**LATER, **state}
         size = self.problem.layout.size
         require(len(state["y"]) == size, f"this state has {len(state['y'])} parameters, the network {size}")
-        self.y, self.damping, self.updates = state["y"], state["damping"], state["updates"]
+        self.y, self.updates = state["y"], state["updates"]
+        self.next_damping = replace(self.next_damping, value=state["damping"], growth=state["growth"])
         self.warm, self.last = dict(state["warm"]), state["last"]
         self.now = None if state["now"] is None else Evaluation(**state["now"])
         self._draw.set_state(state["draw"])
@@ -107,5 +114,4 @@ def reduction_ratio(flow: HessianFreeFlow, move: Move) -> float:
     """Divide the actual by the predicted reduction of the loss; the damped quadratic model predicts it, along v."""
     curvature = float(move.v @ flow.at(flow.base).product(move.v))
     predicted = move.h * flow.slope(flow.base, move.v) + 0.5 * move.h**2 * curvature
-    actual = flow.loss(move.y) - flow.loss(flow.base)
-    return actual / predicted if predicted < 0 else -math.inf
+    return gain_ratio(flow, flow.base, move.y, predicted)

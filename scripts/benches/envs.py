@@ -21,7 +21,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
 from geonpg.envs import quietly
 from geonpg.scripts.benches.contest import CORES, Contestant, medians, speeds_by_round
 from geonpg.scripts.benches.findings import Findings, Numbers
-from geonpg.scripts.benches.limit import Actions, draw_actions, limit_contestant, native
+from geonpg.scripts.benches.limit import Actions, draw_actions, limit_contestant, native, native_ids
 from geonpg.scripts.benches.rollouts import rollout_and_limit
 
 ENV_IDS, N_ENVS, STEPS, ROUNDS, SEED = ("HalfCheetah-v4", "Walker2d-v4"), 16, 250, 15, 0
@@ -177,10 +177,10 @@ def contestants(env_id: str, stack: ExitStack) -> dict[str, Contestant]:
     return found | {name: python_contestant(name, env_id, actions, stack) for name in PYTHON}
 
 
-def measure() -> EnvsFindings:
+def measure(envs: str | None = None) -> EnvsFindings:
     """Measure everyone on every id."""
     speeds = {}
-    for env_id in ENV_IDS:
+    for env_id in native_ids(envs, ENV_IDS):
         with ExitStack() as stack:
             speeds[env_id] = medians(speeds_by_round(contestants(env_id, stack), ROUNDS, env_id).per_second)
     return EnvsFindings(speeds)

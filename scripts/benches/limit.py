@@ -14,13 +14,23 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from geonpg.envs import PHYSICS, MujocoVecEnv
+from geonpg.envs import PHYSICS, MujocoVecEnv, is_native
+from geonpg.errors import require
 from geonpg.scripts.benches.contest import CORES, Contestant
 
 SEED = 0
 
 Actions = NDArray[np.float32]
 Array = NDArray[np.float64]
+
+
+def native_ids(names: str | None, default: Sequence[str]) -> Sequence[str]:
+    """Read ids separated by commas; refuse those that we do not step ourselves."""
+    if names is None:
+        return default
+    for name in names.split(","):
+        require(is_native(name), f"{name!r} is not an environment that we step ourselves, such as {default[0]}")
+    return names.split(",")
 
 
 def native(env_id: str, n_envs: int) -> MujocoVecEnv:

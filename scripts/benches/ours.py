@@ -4,12 +4,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.logger import Logger
 
 from geonpg.agents import ACKTR
 from geonpg.configs import Settings, load
 from geonpg.envs import MujocoVecEnv
-from geonpg.scripts.runs.building import make_agent, make_env
+from geonpg.scripts.runs.building import make_agent, make_env, silence
 
 SEED = 0
 
@@ -26,11 +25,6 @@ def our_agent(env_id: str, settings: Settings, stack: ExitStack) -> ACKTR:
     agent = make_agent(settings, env, SEED)
     silence(agent)
     return agent
-
-
-def silence(agent: BaseAlgorithm) -> None:
-    """Give the agent a logger that writes nothing: without one, every call of `learn` makes a folder."""
-    agent.set_logger(Logger(folder=None, output_formats=[]))
 
 
 def native_env(agent: ACKTR) -> MujocoVecEnv:

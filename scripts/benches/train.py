@@ -25,8 +25,9 @@ from geonpg.scripts.benches import rltools_ppo
 from geonpg.scripts.benches.breakdown import Segment, breakdown
 from geonpg.scripts.benches.contest import CORES, Contestant, Speeds, medians, speeds_by_round
 from geonpg.scripts.benches.findings import Findings, Numbers
-from geonpg.scripts.benches.limit import draw_actions, limit_contestant, native
-from geonpg.scripts.benches.ours import SEED, our_agent, settings_of, silence, train_more
+from geonpg.scripts.benches.limit import draw_actions, limit_contestant, native, native_ids
+from geonpg.scripts.benches.ours import SEED, our_agent, settings_of, train_more
+from geonpg.scripts.runs.building import silence
 from geonpg.scripts.runs.process import prepare
 
 ENV_IDS, ROUNDS = ("HalfCheetah-v4", "Walker2d-v4"), 7
@@ -199,14 +200,14 @@ def measure_one(
         return TrainingSpeeds(speeds, breakdown(ours["geo"], settings_of(env_id), BREAKDOWN_UPDATES))
 
 
-def measure() -> TrainFindings:
+def measure(envs: str | None = None) -> TrainFindings:
     """Find out how many threads suit the others; then measure everyone on every id."""
-    rivals = algorithms()
+    env_ids, rivals = native_ids(envs, ENV_IDS), algorithms()
     with keeping_threads() as number, ExitStack() as stack:
-        rltools = rltools_ppo.start_all(ENV_IDS, stack)
+        rltools = rltools_ppo.start_all(env_ids, stack)
         threads = {name: best_threads(make, {1, number}, f"threads of {name}") for name, make in rivals.items()}
         found = {}
-        for env_id in ENV_IDS:
+        for env_id in env_ids:
             others = {"rltools": rltools[env_id]} if rltools else {}
             found[env_id] = measure_one(env_id, rivals, threads, others)
         return TrainFindings(threads, found)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from geonpg.configs.schema import LARGEST_SEED, parse_int
+from geonpg.scripts.common.stopping import unread_streams
 
 
 class Parser(ArgumentParser):
@@ -13,7 +14,15 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message, without the usage that argparse would add, and exit with code 2."""
+        pass_on_unread()
         self.exit(2, f"{self.prog}: {message}\n")
+
+
+def pass_on_unread() -> None:
+    """Raise the BrokenPipeError at hand again if it says that nobody reads our output: no reason to refuse anything."""
+    error = sys.exception()
+    if isinstance(error, BrokenPipeError) and unread_streams():
+        raise error
 
 
 def refuse(program: str, reason: object, frames: str = "") -> int:
@@ -21,6 +30,7 @@ def refuse(program: str, reason: object, frames: str = "") -> int:
 
     frames: where in an environment's own code that was found, as a traceback shows it.
     """
+    pass_on_unread()
     print(f"{frames}{program}: {reason}", file=sys.stderr)
     return 2
 

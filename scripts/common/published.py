@@ -4,7 +4,7 @@ Metrics: TRN, the return of stochastic training episodes; FIN, a final evaluatio
 over seeds, which flatters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +27,28 @@ RANDOM_LEVEL: Mapping[str, float] = {
     "Pendulum": -1208.0,
 }
 
-# ACKTR's training return at these steps, from the paper's figure.
+# Training returns at these steps, from the paper's figure, by method and task; the last ones are in PUBLISHED.
 PAPER_STEPS = (200_000, 400_000, 600_000, 800_000, PUBLISHED_STEPS)
+PAPER_EARLIER: Mapping[str, Mapping[str, tuple[float, ...]]] = {
+    "ng": {
+        "HalfCheetah": (873, 1662, 1873, 2021),
+        "Hopper": (1395, 1983, 2145, 2500),
+        "Walker2d": (558, 1081, 1404, 1743),
+    },
+    "mid": {
+        "HalfCheetah": (732, 1592, 2155, 2556),
+        "Hopper": (1320, 2244, 2291, 2413),
+        "Walker2d": (403, 642, 877, 1021),
+    },
+    "geo": {
+        "HalfCheetah": (1197, 2035, 2387, 2690),
+        "Hopper": (1337, 2221, 2227, 2384),
+        "Walker2d": (807, 1350, 1698, 1922),
+    },
+}
+# ACKTR's training return at all of them.
 PAPER_CURVE: Mapping[str, tuple[float, ...]] = {
-    "HalfCheetah": (873, 1662, 1873, 2021, PAPER_LEVEL["HalfCheetah"]),
-    "Hopper": (1395, 1983, 2145, 2500, PAPER_LEVEL["Hopper"]),
-    "Walker2d": (558, 1081, 1404, 1743, PAPER_LEVEL["Walker2d"]),
+    task: (*earlier, PAPER_LEVEL[task]) for task, earlier in PAPER_EARLIER["ng"].items()
 }
 
 
@@ -70,6 +86,19 @@ PUBLISHED = (
         ("1830 ± 1068", "1253 ± 458", "1092 ± 709", "-6.7 ± 2.3", "1000", "9258 ± 277"),
     ),
 )  # fmt: skip
+
+
+# Training returns after a million steps in the paper's figure, by method and task.
+PAPER_FINALS: Mapping[str, Mapping[str, float]] = {
+    method: dict(zip(PAPER_TASKS, map(float, row.returns), strict=True))
+    for method, row in zip(PAPER_EARLIER, PUBLISHED, strict=False)
+}
+
+
+def paper_points(method: str, task: str) -> tuple[Sequence[int], Sequence[float]]:
+    """Steps and training returns of a method in the paper's figure, as far as they were read off."""
+    returns = (*PAPER_EARLIER[method].get(task, ()), PAPER_FINALS[method][task])
+    return PAPER_STEPS[-len(returns) :], returns
 
 
 def task_of(env_id: str) -> str:

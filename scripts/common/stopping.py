@@ -1,6 +1,7 @@
 """How commands stop: a long job finishes its update, saves and ends; any other ends at once, without a traceback."""
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -8,8 +9,9 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 AFTER_UPDATE = "stopping after this update; Ctrl-C again stops at once, without saving"
-STDERR = 2
+STDOUT, STDERR = 1, 2
 INTERRUPTED = 128 + signal.SIGINT  # the exit code
+UNREAD = 128 + signal.SIGPIPE  # the exit code
 
 
 class Stopped(Exception):
@@ -106,8 +108,8 @@ def leave(code: int) -> int:
     return code
 
 
-def as_process(command: Callable[[], int]) -> int:
-    """Run a command that has this process to itself, and return its exit code; Ctrl-C silently ends it with 130."""
+def interruptible(command: Callable[[], int]) -> int:
+    """Run a command and return its exit code; Ctrl-C silently ends it with 130."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # whoever started us wants it ignored
         return command()
     interrupt = Interrupt()
@@ -119,3 +121,46 @@ def as_process(command: Callable[[], int]) -> int:
         if interrupt.received:  # whatever the exception has turned into on its way
             return INTERRUPTED
         raise
+
+
+def unread_streams() -> list[int]:
+    """Return which of standard output and error go to a pipe that nobody reads any more."""
+    poll = select.poll()
+    for stream in (STDOUT, STDERR):
+        poll.register(stream, 0)
+    return [stream for stream, event in poll.poll(0) if event & (select.POLLERR | select.POLLHUP)]
+
+
+def silence(stream: int) -> None:
+    """Let nobody get what is still written to a stream."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
+def flush_output() -> None:
+    """Write out what was printed, which the interpreter would do in the end, with a traceback where it cannot."""
+    try:
+        print(end="", flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence(STDOUT)
+        print(f"geonpg: cannot write to standard output: {error.strerror}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def as_process(command: Callable[[], int]) -> int:
+    """Run a command that has this process to itself, and return its exit code.
+
+    It ends silently with 130 after Ctrl-C, and with 141 if whoever reads its output leaves, as `head` does.
+    """
+    try:
+        try:
+            return interruptible(command)
+        finally:
+            flush_output()
+    except BrokenPipeError:
+        if not (streams := unread_streams()):  # another pipe, such as that to a process of our own
+            raise
+        for stream in streams:
+            silence(stream)
+        return UNREAD

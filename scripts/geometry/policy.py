@@ -18,8 +18,8 @@ from torch.nn.utils.parametrize import register_parametrization
 from geonpg.kfac import (
     RULES,
     SOLVERS,
-    Batch,
     Call,
+    CallsBatch,
     Constant,
     FactorSettings,
     FlowMemory,
@@ -115,7 +115,8 @@ class PolicyFlow:
             return float(loss.detach()), torch.autograd.grad(loss, leaf)[0]
 
         geometry = Geometry(self.network, KroneckerFisher(policy, self.family, FactorSettings()), SOLVERS["dense"])
-        self.flow = NetworkFlow(geometry, Batch([self.call], evaluate), self.start, FlowMemory(), 0.0, Generator())
+        data = CallsBatch(self.network, [self.call], evaluate)
+        self.flow = NetworkFlow(geometry, data, self.start, FlowMemory(), 0.0, Generator())
 
     def outputs(self, y: Tensor) -> Tensor:
         """Return the policy's outputs on the batch."""

@@ -37,15 +37,15 @@ BASELINE = ("algorithm", "settings", *SHARED)
 MOST_SEEDS = 1000  # in one range
 
 
-def read_groups(path: Path) -> list[Group]:
-    """Read the groups of a study file."""
-    content = read_text(path, "study")
+def read_groups(path: Path, what: str = "study") -> list[Group]:
+    """Read the groups of a study file, or of a file of another kind that has groups."""
+    content = read_text(path, what)
     with blaming(str(path)):
         tables = parse_toml(content)
         for key in tables:
             known("key", key, ("description", "group"))
         groups = tables.get("group")
-        require(is_list_of(dict, groups), "a study has tables [[group]]")
+        require(is_list_of(dict, groups), f"a {what} has tables [[group]]")
         return list(groups or ())
 
 

@@ -1,7 +1,7 @@
 """The learning curves of a study: bands over seeds, one panel per task, for training, evaluations and wall-clock."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -41,6 +41,7 @@ class Panel:
     level: float | None = None  # the paper's
     paper: Sequence[float] = ()  # the paper's curve at PAPER_STEPS
     unit: float = 1.0  # of the lines' x on the axis
+    points: Mapping[str, tuple[Sequence[int], Sequence[float]]] = field(default_factory=dict)  # the paper's, by method
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ class CurveFigure:
     def has_paper(self) -> bool:
         """Whether the paper's curve is drawn."""
         return any(panel.paper for panel in self.panels)
+
+    @property
+    def has_points(self) -> bool:
+        """Whether points of the paper's methods are drawn."""
+        return any(panel.points for panel in self.panels)
 
     @property
     def has_bands(self) -> bool:

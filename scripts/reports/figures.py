@@ -29,6 +29,7 @@ ACROSS = 3  # panels of a figure
 IN_FIGURE = (WIDTH / ACROSS, 2.5)  # inches of a panel that shares a figure
 LEVEL: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": (0, (1, 2))}
 CROSS: dict[str, Any] = {"color": GREY, "marker": "x", "markersize": 5, "linestyle": "none"}
+CIRCLE: dict[str, Any] = {"marker": "o", "markerfacecolor": "none", "markersize": 5, "linestyle": "none"}
 BAR: dict[str, Any] = {"linewidth": 6, "alpha": 0.35, "solid_capstyle": "butt"}
 BAND = 0.15  # opacity
 
@@ -80,6 +81,8 @@ def draw(ax: Axes, panel: Panel, style: Mapping[Contender, Style]) -> None:
         ax.axhline(panel.level, zorder=1, **LEVEL)
     if panel.paper:
         ax.plot(np.array(PAPER_STEPS) / panel.unit, panel.paper, zorder=1, **CROSS)
+    for method, (steps, returns) in panel.points.items():
+        ax.plot(np.array(steps) / panel.unit, returns, **CIRCLE, color=METHOD_STYLE[method]["color"])
     for line in panel.lines:
         look, x = style[line.contender], line.x / panel.unit
         width, marker = 0.8 if line.is_single else 1.5, "o" if len(x) == 1 else ""
@@ -143,6 +146,8 @@ def legend_of(
         keys["the paper's ACKTR at 1 M steps"] = Line2D([], [], **LEVEL)
     if curves.has_paper:
         keys["the paper's ACKTR before that"] = Line2D([], [], **CROSS)
+    if curves.has_points:
+        keys["the same method in the paper"] = Line2D([], [], color=GREY, **CIRCLE)
     return keys
 
 

@@ -15,11 +15,14 @@ from geonpg.scripts.branches.analysis import BranchStudy, branch_numbers, branch
 from geonpg.scripts.common.artifacts import Table, markdown
 from geonpg.scripts.common.style import FORMATS, write_figure
 from geonpg.scripts.maps.analysis import MapStudy, map_numbers, map_tables, read_map
+from geonpg.scripts.races.analysis import RaceStudy, race_numbers, race_tables, read_races
+from geonpg.scripts.races.figures import race_figure
 from geonpg.scripts.reports.comparisons import over_reference
 from geonpg.scripts.reports.curves import CurveFigure, curve_figures
 from geonpg.scripts.reports.few_updates import large_numbers
 from geonpg.scripts.reports.figures import combined, improvement_figure, iqm_figure
 from geonpg.scripts.reports.page import page_html
+from geonpg.scripts.reports.paper import FOLDER, paper_figure, paper_numbers, paper_tables, tasks_of
 from geonpg.scripts.reports.reading import read_study
 from geonpg.scripts.reports.sections import sections
 from geonpg.scripts.reports.study import Study
@@ -31,11 +34,13 @@ TITLE = "geonpg: sample efficiency"
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that is made of a study, of the branches and of the map of long steps beside it."""
+    """Everything that is made of a study, and of the branches, the map, the races and the paper's figure beside it."""
 
     study: Study
     branched: BranchStudy
     mapped: MapStudy
+    raced: RaceStudy
+    paper: Study
 
     @cached_property
     def tables(self) -> list[Table]:
@@ -56,21 +61,27 @@ class Report:
 
     def page(self) -> str:
         """The page, with its figures inside."""
-        parts = sections(self.study, self.tables, self.aggregates, self.curves, self.branched, self.mapped)
+        beside = self.branched, self.mapped, self.raced, self.paper
+        parts = sections(self.study, self.tables, self.aggregates, self.curves, *beside)
         return page_html(TITLE, summary(self.study, self.branched), parts)
 
     def figures(self) -> dict[str, Figure]:
         """The figures that are files too, by name."""
-        return self.aggregates | {f"{each.measure}-{each.which}": combined(each, self.study) for each in self.curves}
+        races = {"race": race_figure(self.raced)} if self.raced else {}
+        paper = {"paper": paper_figure(self.paper)} if tasks_of(self.paper) else {}
+        curves = {f"{each.measure}-{each.which}": combined(each, self.study) for each in self.curves}
+        return self.aggregates | curves | races | paper
 
     def markdown(self) -> str:
         """Every table, for the terminal."""
         branches = branch_tables(self.branched) if self.branched else ()
-        return markdown([*self.tables, *branches, *(map_tables(self.mapped) if self.mapped else ())])
+        maps = map_tables(self.mapped) if self.mapped else ()
+        beside = [*paper_tables(self.paper), *branches, *maps, *race_tables(self.raced)]
+        return markdown([*self.tables, *beside])
 
-    def numbers(self) -> dict[str, float]:
+    def numbers(self) -> dict[str, float | str]:
         """One flat object for programs."""
-        found: dict[str, float] = {}
+        found: dict[str, float | str] = {}
         for name, group in self.study.groups.items():
             found |= {f"final/{name}": float(group.finals.mean()), f"seeds/{name}": group.seeds}
         found |= {f"kept/{name}": float(shares.min()) for name, shares in kept_shares(self.study).items()}
@@ -78,7 +89,8 @@ class Report:
             estimate, key = each.improvement(), f"improvement/{each.contender}_over_{each.other.method}"
             ends = {f"{key}/low": float(estimate.low), f"{key}/high": float(estimate.high)}
             found |= {key: float(estimate.value), **ends}
-        return found | large_numbers(self.study) | branch_numbers(self.branched) | map_numbers(self.mapped)
+        beside = branch_numbers(self.branched) | map_numbers(self.mapped) | race_numbers(self.raced)
+        return found | large_numbers(self.study) | beside | paper_numbers(self.paper)
 
     def write(self, out: Path) -> list[Path]:
         """Write the page and its figures; returns what was written."""
@@ -93,13 +105,18 @@ class Report:
 
 
 def read_report(folder: Path) -> Report:
-    """Read the runs in a folder, and what `geonpg branch` left in `branch` and `large`; Refused if there are none."""
+    """Read the runs in a folder, and what lies in its `branch`, `large`, `race` and `paper`.
+
+    Refused if there are neither runs nor races.
+    """
     study = read_study(folder)
     for sentence in study.left_out:
         print(f"left out: {sentence}", file=sys.stderr)
+    raced = read_races(folder / "race")
     nothing = f"{folder} holds no run with a curve, at <name>/ or <task>/<preset>/<method>/<seed>/"
-    require(bool(study.groups or study.unfinished), nothing)
-    return Report(study, read_branches(folder / "branch"), read_map(folder / "large"))
+    require(bool(study.groups or study.unfinished or raced), nothing)
+    branched, mapped = read_branches(folder / "branch"), read_map(folder / "large")
+    return Report(study, branched, mapped, raced, read_study(folder / FOLDER))
 
 
 def report(arguments: Namespace) -> None:

@@ -9,13 +9,16 @@ from geonpg.scripts.branches.figures import branch_figure
 from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.maps.analysis import NO_MAP, MapStudy, map_tables
 from geonpg.scripts.maps.figures import map_figure
+from geonpg.scripts.races.analysis import NO_RACES, RaceStudy, race_tables
+from geonpg.scripts.races.figures import race_figure
 from geonpg.scripts.reports import page
 from geonpg.scripts.reports.curves import ALL_TASKS, SETS, CurveFigure
 from geonpg.scripts.reports.figures import legend_labels, single, styles
 from geonpg.scripts.reports.page import Section
-from geonpg.scripts.reports.study import Study
+from geonpg.scripts.reports.paper import NOTE, paper_figure, paper_tables, tasks_of
+from geonpg.scripts.reports.study import NO_RUNS, Study
 from geonpg.scripts.reports.tables import GEOMETRY
-from geonpg.scripts.reports.words import BRANCHES, COMPUTED, LONG_STEPS, episodes_text
+from geonpg.scripts.reports.words import BRANCHES, COMPUTED, LONG_STEPS, RACES, episodes_text
 
 CAPTIONS = {
     "training": ("Sample efficiency", "Return of training episodes, mean over seeds with its 95 % interval."),
@@ -37,15 +40,19 @@ def sections(
     curves: Sequence[CurveFigure],
     branched: BranchStudy,
     mapped: MapStudy = NO_MAP,
+    raced: RaceStudy = NO_RACES,
+    paper: Study = NO_RUNS,
 ) -> list[Section]:
     """All sections in the order of the page; `aggregates` are figures by the name of the table that they belong to."""
     several = len({each.which for each in curves}) > 1
     found = [curve_section(study, each, several) for each in curves]
+    found += [Section("By the clock", race_parts(raced))] if raced else []
     geometry = branch_parts(branched) if branched else []
     for table in tables:
         if table.title == GEOMETRY:
             geometry += [page.subheading("Whole runs"), *table_parts(table, aggregates)]
     found += [Section(GEOMETRY, geometry)] if geometry else []
+    found += [Section("The paper's figure", paper_parts(paper))] if tasks_of(paper) else []
     found += [Section("Long steps", map_parts(mapped))] if mapped else []
     found += [Section(table.title, table_parts(table, aggregates)) for table in tables if table.title != GEOMETRY]
     if study.left_out:
@@ -60,12 +67,25 @@ def branch_parts(branched: BranchStudy) -> list[str]:
     return [page.subheading("Paired branches"), page.paragraph(BRANCHES, "note"), figure, *folded]
 
 
+def paper_parts(paper: Study) -> list[str]:
+    """The paper's figure as our runs draw it, and its tables."""
+    figure = page.figure_html(paper_figure(paper), "Training returns with the paper's settings", wide=True)
+    return [page.paragraph(NOTE, "note"), figure, *map(page.table_html, paper_tables(paper))]
+
+
 def map_parts(mapped: MapStudy) -> list[str]:
     """The map of long steps: its figure and verdicts, and its other tables folded."""
     first, *others = map_tables(mapped)
     figure = page.figure_html(map_figure(mapped), "Held-out gain by batch and size of step", wide=True)
     folded = [page.folded(table.title, page.table_html(table)) for table in others]
     return [page.paragraph(LONG_STEPS, "note"), figure, page.table_html(first), *folded]
+
+
+def race_parts(raced: RaceStudy) -> list[str]:
+    """The races: their figure, and a table of returns and one of minutes for every length."""
+    figure = page.figure_html(race_figure(raced), "Return over minutes of training", wide=True)
+    tables = [part for table in race_tables(raced) for part in (page.subheading(table.title), page.table_html(table))]
+    return [page.paragraph(RACES, "note"), figure, *tables]
 
 
 def table_parts(table: Table, aggregates: Mapping[str, Figure]) -> list[str]:

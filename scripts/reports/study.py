@@ -132,3 +132,6 @@ class Study:
         """The groups of these contenders on a task."""
         names = [GroupName(env_id, contender) for contender in contenders]
         return [self.main[name] for name in names if name in self.main]
+
+
+NO_RUNS = Study({}, ())

@@ -32,6 +32,12 @@ LONG_STEPS = (
     "of the same policy, in deviations of the advantage (docs/large.md)."
 )
 
+RACES = (
+    "Everyone trains alone on the same cores for the same minutes. The clock stands still while policies are evaluated "
+    "and does not count imports and compilation; bands are the range of seeds. What is measured, and what is unfair in "
+    "it: docs/race.md."
+)
+
 
 def steps_text(steps: float) -> str:
     """A number of steps, such as '0.25 M', '30 k' or 'never'."""

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
 from geonpg.configs import Settings, shown
-from geonpg.errors import choose, require
+from geonpg.errors import choose, known, require
 from geonpg.kfac import Ranks
 from geonpg.scripts.runs import baseline_settings as zoo
 from geonpg.scripts.runs.building import ACTIVATIONS, make_env, policy_for
@@ -30,9 +31,39 @@ LOGGED = {
 
 def config_of(algorithm: str, settings: str, env_id: str, budget: Mapping[str, Any]) -> dict[str, Any]:
     """Return every setting of a baseline's config.toml; `budget` holds those of BUDGET that are not our defaults."""
+    known("algorithm", algorithm, zoo.ALGORITHMS)
+    return complete_config(algorithm, settings, env_id, budget)
+
+
+def complete_config(algorithm: str, settings: str, env_id: str, budget: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same of any algorithm, also of one that `geonpg race` alone trains."""
     ours = Settings(**budget)
     shared = {key: getattr(ours, key) for key in BUDGET}
     return {"algorithm": algorithm, "settings": settings, **zoo.settings_of(algorithm, settings, env_id), **shared}
+
+
+def run_settings(config: Mapping[str, Any]) -> Settings:
+    """Return environments, evaluations and budget of a config.toml in our own terms."""
+    shared = {key: config[key] for key in NEEDED}
+    scaled = shared.pop("normalize")
+    return Settings(**shared, normalize_observations=scaled, normalize_rewards=scaled)
+
+
+def make_baseline(env_id: str, seed: int, config: Mapping[str, Any]) -> tuple[VecEnv, BaseAlgorithm]:
+    """Make an algorithm with its environments, as a config.toml says."""
+    settings = run_settings(config)
+    env = make_env(settings, env_id, settings.n_envs, seed)
+    policy = {key: config[key] for key in zoo.POLICY if key in config}
+    if "hidden" in policy:
+        hidden = policy.pop("hidden")
+        policy["net_arch"] = {"pi": list(hidden), "vf": list(hidden)}
+    if "activation" in policy:
+        policy["activation_fn"] = choose("activation", policy.pop("activation"), ACTIVATIONS)
+    other = ("algorithm", "settings", "n_envs", "normalize", *zoo.POLICY, *BUDGET)
+    keywords = {key: value for key, value in config.items() if key not in other}
+    make: Callable[..., BaseAlgorithm] = zoo.class_of(config["algorithm"])
+    name = policy_for(env.observation_space)
+    return env, make(name, env, seed=seed, device="cpu", policy_kwargs=policy, **keywords)
 
 
 @dataclass(frozen=True)
@@ -49,10 +80,7 @@ class BaselinePlan(Plan[OnPolicyAlgorithm]):
     @classmethod
     def of_config(cls, env_id: str, seed: int, config: Mapping[str, Any]) -> "BaselinePlan":
         """Make the plan of a run with this config.toml."""
-        shared = {key: config[key] for key in NEEDED}
-        scaled = shared.pop("normalize")
-        settings = Settings(**shared, normalize_observations=scaled, normalize_rewards=scaled)
-        return cls(env_id, seed, settings, config)
+        return cls(env_id, seed, run_settings(config), config)
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -64,7 +92,7 @@ class BaselinePlan(Plan[OnPolicyAlgorithm]):
 
     @property
     def facts(self) -> dict[str, Any]:
-        _, package = zoo.ALGORITHMS[self.values["algorithm"]]
+        _, _, package = zoo.ALGORITHMS[self.values["algorithm"]]
         made_by = f"{package} {version(package)}"
         return {"env": self.env_id, "seed": self.seed, "device": "cpu", "package": made_by}
 
@@ -73,18 +101,8 @@ class BaselinePlan(Plan[OnPolicyAlgorithm]):
 
     def make(self, ranks: Ranks) -> tuple[VecEnv, OnPolicyAlgorithm]:
         require(ranks.size == 1, f"a baseline is trained by one process, not by {ranks.size}")
-        env = make_env(self.settings, self.env_id, self.settings.n_envs, self.seed)
-        policy = {key: self.values[key] for key in zoo.POLICY if key in self.values}
-        if "hidden" in policy:
-            hidden = policy.pop("hidden")
-            policy["net_arch"] = {"pi": list(hidden), "vf": list(hidden)}
-        if "activation" in policy:
-            policy["activation_fn"] = choose("activation", policy.pop("activation"), ACTIVATIONS)
-        other = ("algorithm", "settings", "n_envs", "normalize", *zoo.POLICY, *BUDGET)
-        keywords = {key: value for key, value in self.values.items() if key not in other}
-        make: Callable[..., OnPolicyAlgorithm] = zoo.class_of(self.values["algorithm"])
-        name = policy_for(env.observation_space)
-        return env, make(name, env, seed=self.seed, device="cpu", policy_kwargs=policy, **keywords)
+        env, agent = make_baseline(self.env_id, self.seed, self.values)
+        return env, cast(OnPolicyAlgorithm, agent)
 
     def owes_row(self, agent: OnPolicyAlgorithm, recorded: int) -> bool:
         return agent.num_timesteps >= recorded + CURVE_STEPS

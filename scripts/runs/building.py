@@ -7,6 +7,8 @@ from typing import Any
 
 import gymnasium
 from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper, VecTransposeImage
 from torch import nn
@@ -26,7 +28,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "el
 ARGUMENTS = tuple(name for name in signature(ACKTR).parameters if name in FIELDS)
 
 RAW = Settings(normalize_observations=False, normalize_rewards=False)  # an environment without our wrappers
-CONTINUOUS_ONLY = ("scale_actions", "log_std_init")
+CONTINUOUS_ONLY = ("scale_actions", "log_std_init", "critic_extras")
 
 
 def check_actions(env_id: str, given: Mapping[str, Any]) -> None:
@@ -94,6 +96,8 @@ def policy_kwargs(settings: Settings) -> dict[str, Any]:
         "critic_activation_fn": ACTIVATIONS[settings.critic_activation],
         "log_std_init": settings.log_std_init,
         "ortho_init": settings.ortho_init,
+        "unit_rows": settings.unit_rows,
+        "critic_extras": settings.critic_extras,
     }
 
 
@@ -118,3 +122,8 @@ def normalization_of(env: VecEnv) -> Normalize | None:
             return env
         env = env.venv
     return None
+
+
+def silence(agent: BaseAlgorithm) -> None:
+    """Give the agent a logger that writes nothing: without one, every call of `learn` makes a folder."""
+    agent.set_logger(Logger(folder=None, output_formats=[]))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from geonpg.configs import FIELDS, load_recorded
-from geonpg.errors import require
+from geonpg.errors import known, require
 from geonpg.scripts.runs import baseline_settings as zoo
 from geonpg.scripts.runs.baseline_plan import BUDGET, NEEDED, BaselinePlan
 from geonpg.scripts.runs.facts import Facts, facts_of, versions
@@ -18,8 +18,8 @@ def plan_of(folder: Path) -> Plan[Any]:
     """Read the plan of the run in a folder, ours or a baseline's; raise Refused if a setting is unknown."""
     facts, config = facts_of(folder), read_config(folder)
     is_baseline = "algorithm" in config
-    known = baseline_keys(folder, config) if is_baseline else {"description", *FIELDS}
-    foreign = [key for key in config if key not in known]
+    legal = baseline_keys(folder, config) if is_baseline else {"description", *FIELDS}
+    foreign = [key for key in config if key not in legal]
     made_by = f"{folder} was begun by another version of geonpg ({facts.versions.get('geonpg', 'unknown')})"
     require(not foreign, f"{made_by}: {versions()['geonpg']} knows no setting {', '.join(foreign)}")
     return BaselinePlan.of_config(facts.env, facts.seed, config) if is_baseline else our_plan_of(folder, facts)
@@ -32,7 +32,8 @@ def our_plan_of(folder: Path, facts: Facts) -> OurPlan:
 
 def baseline_keys(folder: Path, config: Mapping[str, Any]) -> set[str]:
     """Return the settings that a baseline's config.toml may hold; raise Refused for a missing or mistyped one."""
-    usual = {"settings": "default", **zoo.defaults_of(str(config["algorithm"])), **dict.fromkeys(BUDGET, 0)}
+    algorithm = known("algorithm", str(config["algorithm"]), zoo.ALGORITHMS)
+    usual = {"settings": "default", **zoo.defaults_of(algorithm), **dict.fromkeys(BUDGET, 0)}
     for key, value in usual.items():
         kinds = (int, float) if isinstance(value, float) else type(value)
         found = config.get(key, None if key in NEEDED else value)

@@ -15,9 +15,11 @@ from stable_baselines3.common.vec_env import VecEnv
 from toy_envs import ACTIONS, OBSERVATIONS, make_world, policy_name, small
 
 from geonpg.agents import ACKTR
+from geonpg.agents.collector import episode_times
 from geonpg.agents.rolling import shown_now, standing_still
 from geonpg.agents.stepping import Stepper
 from geonpg.envs import MujocoVecEnv, Normalize
+from geonpg.errors import Refused
 
 NAMES = ("new_obs", "rewards", "dones", "infos", "n_steps", "n_rollout_steps", "rollout_buffer", "env")
 
@@ -221,6 +223,83 @@ def test_a_time_limit_is_bootstrapped_with_the_value_of_the_last_observation() -
                 added[step, i] = 0.9 * float(agent.policy.predict_values(final).detach())
     assert np.count_nonzero(added) >= 3
     assert np.allclose(agent.rollout_buffer.rewards, paid + added, atol=1e-6)
+
+
+def test_a_time_limit_may_be_taken_for_a_termination() -> None:
+    one, other = make(make_world(), limits_terminate=True), make(make_world())
+    for agent in (one, other):
+        torch.manual_seed(1)
+        witness = Witness()
+        collect(agent, witness)
+    assert_both_ends(witness)
+    paid = np.stack([seen["rewards"] for seen in witness.seen])
+    dones = np.stack([seen["dones"] for seen in witness.seen])
+    assert np.array_equal(one.rollout_buffer.rewards, paid.astype(np.float32))
+    assert not np.array_equal(other.rollout_buffer.rewards, paid.astype(np.float32))
+    assert np.allclose(one.rollout_buffer.returns, returns_by_hand(one, dones, 0.8), atol=1e-5)
+
+
+def test_times_count_the_steps_of_episodes_across_rollouts() -> None:
+    begins = np.random.default_rng(0).random((13, 4)) < 0.2  # of 12 steps, and of the one after them
+    begins[0] = True
+    truth = np.zeros((13, 4), np.int64)
+    for step in range(1, 13):
+        truth[step] = np.where(begins[step], 0, truth[step - 1] + 1)
+    assert np.array_equal(episode_times(begins[:12], begins[12], None), truth)
+    first = episode_times(begins[:5], begins[5], None)
+    second = episode_times(begins[5:12], begins[12], first[-1])
+    assert np.array_equal(np.concatenate([first[:-1], second]), truth)
+    begins[0, 1:] = False
+    after = episode_times(begins[:12], begins[12], np.array([9, 9, 9, 9]))
+    assert after[0].tolist() == [0, 9, 9, 9]
+    assert episode_times(begins[:12], begins[12], np.zeros(3, np.int64)).shape == (13, 4), "of other environments"
+
+
+def critic_by_hand(agent: ACKTR, observations: NDArray[Any], times: NDArray[Any]) -> NDArray[Any]:
+    """Values of observations [n, size], by SB3's own distribution and layers: they also see mean, log std and time."""
+    seen = torch.as_tensor(observations).float()
+    with torch.no_grad():
+        normal: Any = agent.policy.get_distribution(seen).distribution
+        clock = torch.as_tensor(times / 10).float().reshape(-1, 1)
+        wide = torch.cat([seen, normal.mean, normal.stddev.log(), clock], 1)
+        return agent.policy.value_net(agent.policy.mlp_extractor.value_net(wide)).numpy().reshape(-1)
+
+
+def test_a_critic_with_extras_sees_the_policy_and_the_time() -> None:
+    agent, witness = make(make_world(), n_steps=7, policy_kwargs={**small(""), "critic_extras": True}), Witness()
+    times, now = [], np.zeros(3, np.int64)
+    for rollout in range(3):
+        collect(agent, witness)
+        buffer, seen = agent.rollout_buffer, witness.seen[7 * rollout :]
+        for step, (observations, each) in enumerate(zip(buffer.observations, seen, strict=True)):
+            values = critic_by_hand(agent, observations, now)
+            assert np.allclose(buffer.values[step], values, atol=1e-5)
+            for i in np.flatnonzero([info["TimeLimit.truncated"] for info in each["infos"]]):
+                final = each["infos"][i]["terminal_observation"][None]
+                tail = 0.9 * critic_by_hand(agent, final, now[i : i + 1] + 1)
+                assert np.allclose(buffer.rewards[step, i], each["rewards"][i] + tail, atol=1e-5)
+                times.append(now[i])
+            now = np.where(each["dones"], 0, now + 1)
+        going, last = ~seen[-1]["dones"], critic_by_hand(agent, np.asarray(agent._last_obs), now)
+        expected = buffer.rewards[-1] + 0.9 * last * going  # whatever lambda is
+        assert np.allclose(buffer.returns[-1], expected, atol=1e-5)
+        before = agent.policy.value_net.weight.clone()
+        agent.train()
+        assert not torch.equal(agent.policy.value_net.weight, before)
+    assert times
+    assert np.array_equal(agent.episode_steps, now)
+
+
+def test_extras_are_refused_where_nobody_shows_them() -> None:
+    class Mine(RolloutBuffer):
+        pass
+
+    agent = make(make_world(), rollout_buffer_class=Mine, policy_kwargs={**small(""), "critic_extras": True})
+    with pytest.raises(Refused, match="critic_extras takes SB3's rollout buffer"):
+        collect(agent, Witness())
+    image = {**small("image"), "critic_extras": True}
+    with pytest.raises(Refused, match="critic_extras takes observations that are vectors"):
+        make(make_world("image"), "CnnPolicy", policy_kwargs=image)
 
 
 def returns_by_hand(agent: ACKTR, dones: NDArray[Any], decay: float) -> NDArray[Any]:

@@ -17,7 +17,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("target_kl", 0, "target_kl must be positive, not 0"),
     ("target_kl", None, "target_kl must be positive, not None"),
     ("connection", "none", "unknown connection 'none': choose one of joint, blocks"),
-    ("trust_region", "guessed", "unknown trust_region 'guessed': choose one of predicted, actual"),
+    ("trust_region", "guessed", "unknown trust_region 'guessed': choose one of predicted, actual, solver"),
     ("alpha", 1.5, r"alpha must lie in \[-1, 1\], not 1.5"),
     ("damping", -1.0, "damping must be finite and not negative, not -1.0"),
     ("damping", float("inf"), "damping must be finite and not negative, not inf"),

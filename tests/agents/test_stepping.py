@@ -39,6 +39,20 @@ def test_steps_are_those_of_learn() -> None:
     assert stepped.num_timesteps == 4 * ROLLOUT
 
 
+def test_what_is_left_may_be_counted_by_anything() -> None:
+    """Here by steps, as `learn` counts it."""
+    stepped = make()
+    stepper = Stepper(stepped, 4 * ROLLOUT)
+    for _ in range(3):
+        stepper.step()
+    run = make()
+    Stepper(run, 10**9).run(lambda: 1 - (run.num_timesteps + ROLLOUT) / (4 * ROLLOUT))
+    assert torch.equal(parameters(run), parameters(stepped))
+    assert run.last_update == stepped.last_update
+    assert run.num_timesteps == 3 * ROLLOUT
+    assert not torch.equal(parameters(run), parameters(make().learn(3 * ROLLOUT)))
+
+
 def test_a_rollout_alone_changes_no_parameter_and_an_update_no_rollout() -> None:
     agent = make()
     stepper, before = Stepper(agent, 1000), parameters(agent)

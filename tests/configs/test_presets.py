@@ -71,7 +71,12 @@ def test_the_paper_as_published_differs_by_the_calibration_alone() -> None:
     paper = load("paper", "HalfCheetah-v4")
     assert paper.calibrate
     assert load("paper-published", "HalfCheetah-v4") == replace(paper, calibrate=False)
-    assert paper.n_envs * paper.n_steps == 2500
+    assert (paper.n_envs, paper.n_steps) == (3, 1000)  # whole episodes, at least 2500 steps of them
+    reacher, hopper = load("paper", "Reacher-v4"), load("paper", "Hopper-v4")
+    assert (reacher.n_envs, reacher.n_steps) == (50, 50)
+    assert hopper.n_envs * hopper.n_steps == 2500
+    assert all((paper.unit_rows, paper.critic_extras, paper.limits_terminate))
+    assert (paper.trust_region, paper.factored_damping) == ("solver", False)
     assert (paper.gae_lambda, paper.factor_averaging, paper.factors_every, paper.target_kl) == (0.97, 0.99, 2, 0.005)
     assert (paper.critic_updates, paper.critic_activation, paper.critic_lambda) == (50, "elu", 1.0)
     assert paper.advantage_floor == 0  # ours, for scaled rewards

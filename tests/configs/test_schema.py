@@ -32,7 +32,7 @@ SIZES = (
 )
 METHOD = ("one of ng, mid, geo, geof", ["ng", "mid", "geo", "geof"], ["adam"])
 SOLVER = ("one of kfac, pcg, cg", ["kfac", "pcg", "cg"], ["dense"])
-TRUST_REGION = ("one of predicted, actual", ["predicted", "actual"], ["guessed"])
+TRUST_REGION = ("one of predicted, actual, solver", ["predicted", "actual", "solver"], ["guessed"])
 ACTIVATION = ("one of tanh, relu, elu", ["tanh", "relu", "elu"], ["gelu"])
 
 # Of each key: its legal values in words, some that are legal, some that are not.
@@ -47,7 +47,8 @@ CONTRACT = {
     "env_threads": ("an integer from 0 to 1,024", [0, 7], [-1, 10**14]),
     **dict.fromkeys(["gamma", "gae_lambda", "critic_lambda"], UNIT),
     **dict.fromkeys(["normalize_observations", "normalize_rewards", "scale_actions", "calibrate"], BOOLEAN),
-    **dict.fromkeys(["normalize_advantage", "ortho_init", "anneal", "cautious"], BOOLEAN),
+    **dict.fromkeys(["normalize_advantage", "ortho_init", "unit_rows", "anneal", "cautious"], BOOLEAN),
+    **dict.fromkeys(["factored_damping", "critic_extras", "limits_terminate"], BOOLEAN),
     **dict.fromkeys(["clip", "learning_rate", "target_kl", "critic_learning_rate"], POSITIVE),
     **dict.fromkeys(["damping", "critic_damping", "critic_target_kl", "ent_coef", "advantage_floor"], NOT_NEGATIVE),
     **dict.fromkeys(["gradient_averaging", "factor_averaging", "critic_gradient_averaging"], AVERAGING),

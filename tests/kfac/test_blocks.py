@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from geonpg.kfac.blocks import DiagonalBlock, KroneckerBlock, LogStdBlock
+from geonpg.kfac.blocks import DiagonalBlock, EigenBlock, KroneckerBlock, LogStdBlock
 from geonpg.kfac.factors import append_ones, factored_damping
 
 LAYERS = {
@@ -18,9 +18,9 @@ LAYERS = {
 }
 
 
-def block_of(layer: nn.Module, max_factor: int = 4096) -> KroneckerBlock:
+def block_of(layer: nn.Module, max_factor: int = 4096, kind: type[KroneckerBlock] = KroneckerBlock) -> KroneckerBlock:
     size = sum(p.numel() for p in layer.parameters())
-    return KroneckerBlock([n for n, _ in layer.named_parameters()], slice(0, size), layer, max_factor)
+    return kind([n for n, _ in layer.named_parameters()], slice(0, size), layer, max_factor)
 
 
 def permutation(block: KroneckerBlock) -> Tensor:
@@ -54,6 +54,35 @@ def test_kronecker_block(name: str) -> None:
     inverse = block.invert(statistics, damping)
     assert inverse is not None
     assert torch.allclose(block.solve(inverse, b), torch.linalg.solve(damped, b), atol=1e-10)
+
+
+@pytest.mark.parametrize("max_factor", [4096, 4, 1])
+@pytest.mark.parametrize("name", LAYERS)
+def test_damping_may_be_added_to_the_product(name: str, max_factor: int) -> None:
+    """Against numpy and a dense solve of A (x) D + damping I, whichever factors are diagonals."""
+    layer, inputs, outputs = LAYERS[name]
+    block = block_of(layer.double(), max_factor, EigenBlock)
+    a, d = torch.randn(inputs, dtype=torch.float64), torch.randn(outputs, dtype=torch.float64)
+    statistics = (block.observe_inputs(a, len(a)), block.observe_gradients(d))
+    whole = [torch.diag(s) if s.ndim == 1 else s for s in statistics]
+    b = torch.randn(block.span.stop, dtype=torch.float64)
+    for damping in (1e-4, 0.03, 1.0):
+        damped = dense(block, *whole) + damping * torch.eye(len(b), dtype=torch.float64)
+        inverse = block.invert(statistics, damping)
+        assert inverse is not None
+        assert [x.shape for x in inverse] == [tuple(shape) for shape in block.inverse_shapes]
+        torch.testing.assert_close(block.solve(inverse, b), torch.linalg.solve(damped, b), rtol=1e-8, atol=1e-8)
+        assert block.condition(statistics, damping) == pytest.approx(np.linalg.cond(damped.numpy()), rel=1e-8)
+
+
+def test_a_singular_product_without_damping_has_no_inverse() -> None:
+    block = block_of(nn.Linear(2, 2, bias=False), kind=EigenBlock)
+    ones, eye = torch.ones(2, 2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
+    singular = ones - 1e-12 * eye  # as rounding leaves it
+    assert block.invert((singular, eye), 0.0) is None
+    assert block.condition((singular, eye), 0.0) == math.inf
+    assert block.invert((eye, math.nan * eye), 0.1) is None
+    assert block.condition((singular, eye), 0.01) == pytest.approx(2.01 / 0.01)
 
 
 @pytest.mark.parametrize("name", LAYERS)

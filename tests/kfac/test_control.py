@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from geonpg.kfac import Constant, DenseFlow, KlSearch, LineSearch, TrustRegion
+from geonpg.kfac import Constant, DenseFlow, KlSearch, LineSearch, SolverRegion, TrustRegion
 from geonpg.kfac.flow import StepFailure
 
 IDENTITY = torch.eye(2, dtype=torch.float64)
@@ -26,6 +26,24 @@ def test_trust_region_uses_the_exact_quadratic_form() -> None:
     assert move.predicted_kl == pytest.approx(0.02)
     assert move.actual_kl == pytest.approx(0.02)
     assert move.halvings == 0
+
+
+def test_the_solvers_own_metric_may_predict_the_kl() -> None:
+    """Of a velocity that a heavier metric has made, the exact one sees less; the actual KL is no matter until late."""
+    v = FLOW.velocity(START) / 3  # as the identity plus a damping of 2 would make it
+
+    def curve(h: float) -> Tensor:
+        return START + h * v
+
+    move = SolverRegion(lr=10.0, max_kl=0.02).move(FLOW, START, v, curve)
+    assert move.h == pytest.approx(math.sqrt(2 * 0.02 / (v @ (3 * v))))
+    assert move.predicted_kl == pytest.approx(0.02)
+    assert move.actual_kl == pytest.approx(0.02 / 3)
+    far = DenseFlow(lambda y: 0.5 * y @ y, lambda y: IDENTITY, lambda a, b: 50 * (a - b) @ (a - b))
+    assert far.divergence(START, curve(move.h)) == pytest.approx(0.02 * 100 / 3)
+    again = SolverRegion(lr=10.0, max_kl=0.02).move(far, START, v, curve)
+    assert (again.h, again.halvings) == (move.h / 2, 1), "33 times the limit, which is more than 20 times"
+    assert SolverRegion(lr=1e-3, max_kl=0.02).move(FLOW, START, v, curve).h == 1e-3
 
 
 def test_the_learning_rate_is_an_upper_limit() -> None:

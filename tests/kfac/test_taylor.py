@@ -15,7 +15,8 @@ ACTIVATIONS = {
     "sigmoid": nn.Sigmoid(),
     "relu": nn.ReLU(),
     "relu in place": nn.ReLU(inplace=True),
-    "elu": nn.ELU(0.7),
+    "elu": nn.ELU(),
+    "elu, lower": nn.ELU(0.7),
     "softplus": nn.Softplus(),
     "identity": nn.Identity(),
 }

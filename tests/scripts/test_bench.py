@@ -42,7 +42,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A benchmark of this name, with an option."""
     monkeypatch.setitem(bench.BENCHES, "counts-up", "a benchmark for tests")
     monkeypatch.setattr(bench, "DRAWN", (*bench.DRAWN, "counts-up"))
-    monkeypatch.setattr(bench, "COUNTS", {"kills": "counts-up"})
+    monkeypatch.setattr(bench, "OPTIONS", {"kills": ("counts-up",)})
     module = SimpleNamespace(measure=lambda kills=-1: Counted(kills))
     monkeypatch.setitem(sys.modules, "geonpg.scripts.benches.counts_up", module)
 
@@ -99,11 +99,12 @@ def test_every_benchmark_is_a_module_that_returns_findings(name: str) -> None:
     assert issubclass(found, DrawnFindings) == (name in bench.DRAWN)
 
 
-def test_counts_go_with_their_benchmark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_go_with_their_benchmark(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.undo()
     for arguments, words in {
         "update --kills 3": "--kills goes with resume, not with update",
         "resume --edits 3": "--edits goes with damage, not with resume",
+        "update --envs Ant-v4": "--envs goes with envs, train, not with update",
         "resume --kills 0": "argument --kills: must be from 1 to 1,000,000, not 0",
     }.items():
         assert words in refusal(capsys, *arguments.split())

@@ -15,6 +15,7 @@ import pytest
 from html_pages import Element, read_page
 from matplotlib.image import imread
 from synthetic_studies import HIGH, LOW, write_group, write_run, write_study
+from tiny_races import write_races
 
 from geonpg.scripts import report
 from geonpg.scripts.branches.rows import BRANCH_RULES, Branch, write_rows
@@ -72,6 +73,26 @@ def test_branches_stand_beside_the_runs_once_every_rule_has_been_tried(tmp_path:
         assert ("too few checkpoints" in done.page) == is_there
         assert json.loads(done.printed).get("branch/Hopper-v4/geo/score") == (1 if is_there else None)
     assert fetched(read_page(done.page)) == []
+
+
+def test_races_stand_beside_the_runs_and_alone(tmp_path: Path) -> None:
+    write_races(tmp_path / "race")
+    alone = reported(tmp_path, tmp_path / "out", "--json")
+    assert alone.code == 0
+    numbers = json.loads(alone.printed)
+    assert numbers["race/HalfCheetah-v4/geonpg/5"] == 4100
+    assert numbers["race/HalfCheetah-v4/geonpg/5/low"] < 4100 < numbers["race/HalfCheetah-v4/geonpg/5/high"]
+    assert numbers["race/Hopper-v4/geonpg/minutes_to/3000"] == 2
+    assert {path.name for path in (tmp_path / "out/figures").iterdir()} == {"race.png", "race.svg"}
+    write_group(tmp_path / "study/Hopper-v4/default/geo", HIGH)
+    both = reported(tmp_path, tmp_path / "out")
+    assert both.said == "", "no entry is taken for a run"
+    assert "## A race of 5 minutes" in both.printed
+    page = read_page(both.page)
+    headings = [e.text for e in page if e.tag in ("h2", "h3")]
+    assert {"By the clock", "A race of 10 minutes", "Minutes to a return, in a race of 5 minutes"} < {*headings}
+    assert headings.index("By the clock") > headings.index("Sample efficiency")
+    assert fetched(page) == []
 
 
 def test_json_is_flat_and_right(outcome: Outcome) -> None:

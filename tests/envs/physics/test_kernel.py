@@ -1,5 +1,6 @@
 """Rollouts by one call: the same for any number of threads, as step by step, and as gymnasium's environments."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -108,18 +109,64 @@ def replay(played: Played, envs: list[Any], now: list[Any], low: Any, high: Any)
     return ended
 
 
-@pytest.mark.parametrize(
-    "env_id", ["HalfCheetah-v4", "Walker2d-v5", "Reacher-v4", "InvertedDoublePendulum-v5", "Ant-v5", "Humanoid-v4"]
-)
-def test_gymnasium_does_the_same_with_the_same_actions(env_id: str) -> None:
-    venv = MujocoVecEnv(env_id, 3, threads=2, max_episode_steps=22)
-    envs = [gym_env(env_id, max_episode_steps=22) for _ in range(3)]
+def played_as_in_gymnasium(env_id: str, own: dict[str, Any]) -> Played:
+    """A rollout through several episodes, of which gymnasium's environments have made the same."""
+    venv = MujocoVecEnv(env_id, 3, threads=2, max_episode_steps=22, **own)
+    envs = [gym_env(env_id, max_episode_steps=22, **own) for _ in range(3)]
     venv.seed(5)
     venv.reset()
     played = by_one_call(venv, layers_for(venv), noise_for(venv, 50))
     now = [env.reset(seed=5 + i)[0] for i, env in enumerate(envs)]
     assert replay(played, envs, now, venv.action_space.low, venv.action_space.high) >= 6
     venv.close()
+    return played
+
+
+@pytest.mark.parametrize("env_id", ["HalfCheetah-v4", "Walker2d-v5", "Reacher-v4", "InvertedDoublePendulum-v5"])
+def test_gymnasium_does_the_same_with_the_same_actions(env_id: str) -> None:
+    played_as_in_gymnasium(env_id, {})
+
+
+OF_BODIES = 14 * 6  # numbers that say which forces act on the world and the 13 bodies of Ant and of Humanoid
+SHOW_FORCES = [
+    ("Ant-v4", {"use_contact_forces": True}, OF_BODIES),
+    ("Ant-v5", {}, OF_BODIES - 6),
+    ("Humanoid-v4", {}, OF_BODIES),
+    ("Humanoid-v5", {}, OF_BODIES - 6),
+    ("HumanoidStandup-v4", {}, OF_BODIES),
+    ("HumanoidStandup-v5", {}, OF_BODIES - 6),
+]
+
+
+@pytest.mark.parametrize(("env_id", "own", "size"), SHOW_FORCES, ids=str)
+def test_contact_forces_in_rollouts_are_gymnasiums(env_id: str, own: dict[str, Any], size: int) -> None:
+    """And are there: a rollout touches the ground, and what its observations end with is zero at other times."""
+    forces = played_as_in_gymnasium(env_id, own).seen[..., -size:]
+    touching = forces.any(axis=(0, 1))
+    assert 0 < np.count_nonzero(touching) < size
+    assert not forces[0].any(), "an episode begins without"
+
+
+def calls_in_a_rollout(env_id: str, own: dict[str, Any], n: int, steps: int) -> int:
+    """Count what the interpreter calls while it waits for a rollout: Python's functions, and C's by way of Python."""
+    venv, _ = begun(env_id, n, threads=2, **own)
+    layers, noise = layers_for(venv), noise_for(venv, steps)
+    seen, actions = np.empty((*noise.shape[:2], *venv.observation_space.shape)), np.empty_like(noise)
+    called: list[str] = []
+    sys.setprofile(lambda frame, event, argument: called.append(event) if event in ("call", "c_call") else None)
+    try:
+        venv.roll(layers, noise, seen, actions)
+    finally:
+        sys.setprofile(None)
+    venv.close()
+    return len(called)
+
+
+@pytest.mark.parametrize(("env_id", "own", "size"), SHOW_FORCES, ids=str)
+def test_contact_forces_take_no_call_of_python(env_id: str, own: dict[str, Any], size: int) -> None:
+    """Twenty times as many steps of environments make no more calls, but a few of numpy's that check longer arrays."""
+    few, many = calls_in_a_rollout(env_id, own, 2, 5), calls_in_a_rollout(env_id, own, 5, 40)
+    assert abs(many - few) < 10
 
 
 def warnings_in(folder: Path) -> int:

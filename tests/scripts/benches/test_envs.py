@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from commands import refused
 
 from geonpg.envs import MujocoVecEnv
 from geonpg.scripts import bench
@@ -40,6 +41,16 @@ def names(speeds: tuple[str, ...], ratios: tuple[str, ...]) -> set[str]:
     everyone = ("ours", "limit", "rollout", "rollout_limit", *speeds)
     found = [f"{name}_steps_per_second" for name in everyone] + [f"ours_over_{name}" for name in ratios]
     return {f"envs/HalfCheetah-v4/{name}" for name in (*found, "rollout_over_limit")}
+
+
+def test_other_environments_may_be_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "envpool", None)
+    assert bench.main(["envs", "--envs", "Hopper-v5,Swimmer-v4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {name.split("/")[1] for name in found} == {"Hopper-v5", "Swimmer-v4"}
+    for name in ("CartPole-v1", "Rocket-v4", ""):
+        said = f"geonpg bench: '{name}' is not an environment that we step ourselves, such as HalfCheetah-v4\n"
+        assert refused(capsys, bench.main, "envs", "--envs", f"Hopper-v5,{name}") == said
 
 
 def test_names_without_envpool(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from geonpg.scripts.benches import rltools_ppo
 from geonpg.scripts.benches.contest import speeds_by_round
+from geonpg.scripts.races import rltools_process
 
 INSTALLED = find_spec("rltools") is not None
 
@@ -17,15 +18,16 @@ import json, sys
 cpu = 1.0
 print(json.dumps({"steps": 0, "cpu": cpu}), flush=True)
 for line in sys.stdin:
-    cpu += 2 * int(line)
-    print(json.dumps({"steps": 100 * int(line), "cpu": cpu}), flush=True)
+    updates = json.loads(line).get("train", 0)
+    cpu += 2 * updates
+    print(json.dumps({"steps": 100 * updates, "cpu": cpu}), flush=True)
 """
 
 
 def use(worker: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "stand_in.py").write_text(worker)
-    monkeypatch.setenv("PYTHONPATH", str(folder))
-    monkeypatch.setattr(rltools_ppo, "WORKER", "stand_in")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(rltools_process, "WORKER", "stand_in")
 
 
 def test_it_trains_and_tells_its_own_cpu_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

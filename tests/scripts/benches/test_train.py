@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from commands import refused
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
@@ -82,6 +83,11 @@ def test_names(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
     assert all(value > 0 for name, value in results.items() if not name.endswith("share_other"))
     assert torch.get_num_threads() == threads
     assert list(tmp_path.glob("SB3*")) == [], "loggers of SB3 leave folders"
+
+
+def test_environments_of_others_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    said = f"geonpg bench: 'CartPole-v1' is not an environment that we step ourselves, such as {ID}\n"
+    assert refused(capsys, bench.main, "train", "--envs", "CartPole-v1") == said
 
 
 def test_without_sb3_contrib(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from geonpg.scripts.common.published import PAPER_LEVEL, PAPER_TASKS, PUBLISHED, RANDOM_LEVEL, kept, normalised
+from geonpg.scripts.common.published import (
+    PAPER_CURVE,
+    PAPER_FINALS,
+    PAPER_LEVEL,
+    PAPER_STEPS,
+    PAPER_TASKS,
+    PUBLISHED,
+    RANDOM_LEVEL,
+    kept,
+    normalised,
+    paper_points,
+)
 
 
 def test_a_run_keeps_a_share_of_its_best_distance_from_a_random_policy() -> None:
@@ -30,3 +41,13 @@ def test_anchors_agree_with_each_other() -> None:
     for task in PAPER_TASKS:
         ends = np.array([RANDOM_LEVEL[task], PAPER_LEVEL[task]])
         assert normalised(f"{task}-v4", ends) == pytest.approx([0, 1])
+
+
+def test_points_of_the_papers_figure() -> None:
+    assert [row.method for row in PUBLISHED[:3]] == ["ACKTR", "mid-ACKTR", "geo-ACKTR"]
+    for method, row in zip(("ng", "mid", "geo"), PUBLISHED, strict=False):
+        assert list(PAPER_FINALS[method].values()) == [float(cell) for cell in row.returns]
+    assert paper_points("mid", "Walker2d") == (PAPER_STEPS, (403, 642, 877, 1021, 1220))
+    assert paper_points("geo", "Reacher") == (PAPER_STEPS[-1:], (-4.9,))
+    for task, curve in PAPER_CURVE.items():
+        assert paper_points("ng", task)[1] == curve

@@ -106,7 +106,7 @@ WRONG = {
     PPO.replace("ppo", "sac9"): "group 1: unknown algorithm 'sac9': choose one of ppo, a2c, trpo",
     PPO + 'settings = "best"\n': "group 1: unknown settings 'best': choose one of default, zoo",
     PPO + 'preset = "paper"\n': "group 1: unknown key 'preset': choose one of algorithm, settings, envs, ",
-    PPO.replace("Hopper", "Ant") + 'settings = "zoo"\n': "group 1: unknown task of rl-zoo3's ppo 'Ant': choose one of ",
+    PPO.replace("Hopper", "Pusher") + 'settings = "zoo"\n': "group 1: unknown task of rl-zoo3's ppo 'Pusher': choose ",
     f"{GEO}[[group]]\n{GEO}steps = 5": "two groups make Hopper-v4/default/geo/0, and differ in steps (1000000 and 5): ",
 }
 

@@ -196,7 +196,10 @@ def test_B1_an_evaluation_that_was_stopped_is_made_again(number: int, tmp_path: 
             "unknown algorithm 'reinforce': choose one of ppo, a2c, trpo",
         ),
         ("--env Hopper-v4 --algorithm ppo --settings best --folder x", "unknown settings 'best': choose one of "),
-        ("--env Ant-v4 --algorithm ppo --settings zoo --folder x", "unknown task of rl-zoo3's ppo 'Ant': choose one "),
+        (
+            "--env Pusher-v4 --algorithm ppo --settings zoo --folder x",
+            "unknown task of rl-zoo3's ppo 'Pusher': choose one ",
+        ),
         (
             "--env Hoper-v4 --algorithm ppo --folder x",
             "unknown environment 'Hoper-v4' (did you mean Hopper-v4?): choose one of ",

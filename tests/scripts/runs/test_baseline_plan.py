@@ -50,6 +50,11 @@ def test_tuned_settings_reach_the_agent() -> None:
     assert normalization.gamma == 0.999
 
 
+def test_what_only_races_train_is_refused() -> None:
+    with pytest.raises(Refused, match=r"unknown algorithm 'sac'.*: choose one of ppo, a2c, trpo"):
+        config_of("sac", "default", PENDULUM, {})
+
+
 def test_several_processes_are_refused() -> None:
     ranks = Ranks()
     ranks.size = 2

@@ -1,0 +1,1 @@
+"""The optimiser on deterministic least-squares problems: `geonpg residuals`."""

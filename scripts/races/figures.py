@@ -1,0 +1,67 @@
+"""The figure of races: return over minutes, on a logarithmic axis, and the steps that were made beside it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from geonpg.scripts.common.style import METHOD_STYLE, OTHER_COLOURS, WIDTH, plain
+from geonpg.scripts.races.analysis import Race, RaceStudy
+from geonpg.scripts.races.contestants import CONTESTANTS, METHOD, OURS
+
+COLOURS = (METHOD_STYLE["mid"]["color"], METHOD_STYLE["geof"]["color"], *OTHER_COLOURS)
+MARKERS = ("o", "s", "v", "D", "x", "P")
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 50, 100, 200, 500)
+
+
+def styles() -> dict[str, dict[str, Any]]:
+    """Ours in the colour of its method, every other contestant in one of its own."""
+    others = [name for name in CONTESTANTS if name != OURS]
+    looks = {name: {"color": c, "marker": m} for name, c, m in zip(others, COLOURS, MARKERS, strict=True)}
+    return {OURS: dict(METHOD_STYLE[METHOD]), **looks}
+
+
+def race_figure(study: RaceStudy) -> Figure:
+    """A row for each race: returns on the left, steps on the right."""
+    figure = Figure(figsize=(WIDTH, 1.2 + 2.5 * len(study.races)), layout="constrained")
+    axes = figure.subplots(len(study.races), 2, squeeze=False, width_ratios=(3, 2))
+    look = styles()
+    for (left, right), race in zip(axes, study.races, strict=True):
+        for contestant in race.entries:
+            draw(left, right, race, contestant, look)
+        left.set(ylabel=f"{race.env_id}\nreturn")
+        right.set(ylabel="steps", yscale="log")
+        for ax in (left, right):
+            on_minutes(ax, race)
+    for ax in axes[-1]:
+        ax.set_xlabel("minutes of training")
+    handles = {
+        label: handle for ax in axes[:, 0] for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    shown = [name for name in study.contestants if name in handles]
+    figure.legend([handles[name] for name in shown], shown, loc="outside lower center", ncols=7, frameon=False)
+    figure.suptitle("Races against the clock, one contestant at a time on the same cores")
+    return figure
+
+
+def draw(left: Axes, right: Axes, race: Race, contestant: str, look: Mapping[str, dict[str, Any]]) -> None:
+    """Draw a contestant's returns, with the range of its seeds, and its steps."""
+    minutes, returns = race.curve(contestant)
+    style = {"markersize": 4, "linewidth": 1.5 if contestant == OURS else 1.0, **look[contestant]}
+    left.plot(minutes, returns.mean(axis=0), label=contestant, **style)
+    if len(returns) > 1:
+        low, high = returns.min(axis=0), returns.max(axis=0)
+        left.fill_between(minutes, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    right.plot(minutes, np.maximum(race.steps(contestant), 1), **style)
+
+
+def on_minutes(ax: Axes, race: Race) -> None:
+    """Give an axis logarithmic minutes."""
+    first, last = race.times[0], race.times[-1]
+    ticks = [tick for tick in TICKS if first <= tick <= last] or [first]
+    ax.set_xscale("log")
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.minorticks_off()
+    plain(ax)

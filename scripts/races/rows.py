@@ -1,0 +1,63 @@
+"""The folder of an entry, one contestant on one task with one seed: `rows.csv`, and `race.json` beside it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from geonpg.errors import Refused, require
+from geonpg.files import write_text
+from geonpg.scripts.common.records import read_records, write_records
+
+ROWS, FACTS = "rows.csv", "race.json"
+NEEDED = {"env": str, "contestant": str, "seed": int, "minutes": float, "config": dict, "machine": str}
+
+
+@dataclass(frozen=True)
+class Row:
+    """The evaluation of a policy after so many minutes of training."""
+
+    minute: float  # that it stands for
+    seconds: float  # of the clock, when the policy was taken
+    steps: int
+    mean: float  # of the returns
+    std: float
+    episodes: int
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """Read the rows of an entry so far."""
+    return read_records(folder / ROWS, Row, "a race")
+
+
+def write_rows(folder: Path, rows: Sequence[Row]) -> None:
+    """Write all rows of an entry, whole or not at all."""
+    write_records(folder / ROWS, Row, rows)
+
+
+def begin(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Begin an entry, anew if it was interrupted: a race against the clock cannot be resumed fairly."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / ROWS).unlink(missing_ok=True)
+    write_text(folder / FACTS, json.dumps(facts, indent=1) + "\n")
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Read what an entry was made with; raise Refused if the file is damaged."""
+    path = folder / FACTS
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refused(f"{folder} is no entry of a race: {error}") from None
+    require(isinstance(facts, dict), f"{path} is damaged: it must hold a JSON object")
+    for key, kind in NEEDED.items():
+        kinds = (int, float) if kind is float else kind
+        require(isinstance(facts.get(key), kinds), f"{path} is damaged: {key} must be like {kind()!r}")
+    return dict(facts)
+
+
+def is_done(folder: Path) -> bool:
+    """Return whether an entry has come to its end."""
+    rows = read_rows(folder)
+    return bool(rows) and rows[-1].minute == read_facts(folder)["minutes"]

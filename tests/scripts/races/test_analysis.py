@@ -1,0 +1,103 @@
+"""Tables and numbers of races whose returns are known."""
+
+from pathlib import Path
+
+import pytest
+from tiny_races import write_entry, write_races
+
+from geonpg.errors import Refused
+from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.intervals import student
+from geonpg.scripts.races.analysis import RaceStudy, race_numbers, race_tables, read_races
+from geonpg.scripts.races.course import Entry
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> RaceStudy:
+    write_races(tmp_path)
+    return read_races(tmp_path)
+
+
+def column(table: Table, name: str, *row: str) -> object:
+    (found,) = (cells for cells in table.rows if tuple(cells[: len(row)]) == row)
+    return found[list(table.columns).index(name)]
+
+
+def test_entries_that_have_not_ended_are_left_out(study: RaceStudy, tmp_path: Path) -> None:
+    assert study.contestants == ["geonpg", "sac"]
+    assert [(race.env_id, race.minutes) for race in study.races] == [
+        ("HalfCheetah-v4", 5),
+        ("Hopper-v4", 5),
+        ("HalfCheetah-v4", 10),
+    ]
+    assert not read_races(tmp_path / "nowhere")
+
+
+def test_numbers_are_means_over_seeds_with_their_intervals(study: RaceStudy) -> None:
+    numbers, key = race_numbers(study), "race/HalfCheetah-v4/geonpg"
+    expected = student(study.races[0].curve("geonpg")[1][:, 0])
+    assert numbers[f"{key}/1"] == 2100
+    assert (numbers[f"{key}/1/low"], numbers[f"{key}/1/high"]) == (expected.low, expected.high)
+    assert numbers[f"{key}/5"] == 4100
+    assert "race/HalfCheetah-v4/sac/1/low" not in numbers, "one seed has no interval"
+
+
+def test_a_minute_is_told_of_the_shortest_race_that_has_it(study: RaceStudy) -> None:
+    numbers = race_numbers(study)
+    assert numbers["race/HalfCheetah-v4/sac/5"] == 3900
+    assert numbers["race/HalfCheetah-v4/sac/10"] == 8000
+    assert numbers["race/HalfCheetah-v4/sac/minutes_to/1000"] == 2
+    assert numbers["race/HalfCheetah-v4/sac/minutes_to/7000"] == 10
+
+
+def test_an_interval_is_of_the_race_that_its_mean_is_of(study: RaceStudy, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_entry(tmp_path, Entry("HalfCheetah-v4", "sac", seed, 10.0), dict.fromkeys((1.0, 2.0, 5.0, 10.0), 7.0))
+    numbers, key = race_numbers(read_races(tmp_path)), "race/HalfCheetah-v4/sac"
+    assert f"{key}/10/low" in numbers
+    assert f"{key}/5/low" not in numbers
+
+
+def test_an_entry_that_was_evaluated_after_other_minutes_is_refused(tmp_path: Path) -> None:
+    write_entry(tmp_path, Entry("Hopper-v4", "ppo", 0, 5.0), {1.0: 3.0, 5.0: 4.0})
+    write_entry(tmp_path, Entry("Hopper-v4", "sac", 0, 5.0), {2.0: 3.0, 5.0: 4.0})
+    with pytest.raises(Refused, match="evaluated after other minutes"):
+        read_races(tmp_path)
+
+
+def test_minutes_to_a_return_are_those_of_the_mean_over_seeds(study: RaceStudy) -> None:
+    numbers, key = race_numbers(study), "race/HalfCheetah-v4/geonpg/minutes_to"
+    assert {name: value for name, value in numbers.items() if name.startswith(key)} == {
+        f"{key}/1000": 1,
+        f"{key}/2000": 1,
+        f"{key}/3000": 2,
+    }
+
+
+def test_tables_say_who_was_first_and_when_returns_were_reached(study: RaceStudy) -> None:
+    five, to, ten, _ = race_tables(study)
+    assert (five.title, ten.title) == ("A race of 5 minutes", "A race of 10 minutes")
+    assert column(five, "first at", "HalfCheetah-v4", "geonpg") == "1, 2, 5"
+    assert column(five, "first at", "Hopper-v4", "geonpg") == "1, 2"
+    assert column(five, "first at", "Hopper-v4", "sac") == "5"
+    assert column(five, "5 min", "Hopper-v4", "sac") == "3900"
+    assert column(five, "1 min", "HalfCheetah-v4", "geonpg") == "2100 (829 to 3371)"
+    assert column(five, "seeds", "HalfCheetah-v4", "geonpg") == "2"
+    assert "a machine, 2 cores" in five.note
+    assert (column(to, "geonpg", "HalfCheetah-v4", "3000"), column(to, "sac", "HalfCheetah-v4", "3000")) == ("2", "5")
+    assert ("HalfCheetah-v4", "5000") not in {tuple(row[:2]) for row in to.rows}, "nobody reached it"
+
+
+def test_equals_are_first_together(tmp_path: Path) -> None:
+    for contestant in ("geonpg", "ppo", "sac"):
+        mean = 1000.0 if contestant != "ppo" else 999.0
+        write_entry(tmp_path, Entry("InvertedPendulum-v4", contestant, 0, 1.0), {1.0: mean})
+    assert read_races(tmp_path).races[0].first(1.0) == ["geonpg", "sac"]
+
+
+def test_a_task_of_ones_own_has_round_returns_to_reach(tmp_path: Path) -> None:
+    write_entry(tmp_path, Entry("mine:Own-v0", "ppo", 0, 2.0), {1.0: -97.0, 2.0: 13.0})
+    (race,) = read_races(tmp_path).races
+    assert race.levels
+    assert all(level % 5 == 0 and -97 < level <= 13 for level in race.levels)
+    assert race.minutes_to("ppo", race.levels[0]) == 2
