@@ -48,7 +48,7 @@ class NaturalGradient(torch.optim.Optimizer):
     family: the output family: `FixedGaussian()` for a squared loss, `Categorical()` for cross-entropy, and so on.
     lr: the longest step, which schedulers may change (0.01 to 1); by default the controller's own, 1.
     rule: "ng", "mid", "geo" or "geof" (see `rules.py`); "ng_exact" and "geo_exact" with solver "dense".
-    solver: "kfac", "pcg", "cg" or "dense", or a Solver object with settings of its own, as `CgSolver(iterations=20)`.
+    solver: "kfac", "pcg", "cg", "dense" or "jacobian", or a Solver with its own settings, as `CgSolver(iterations=20)`.
     control: how the step size is chosen; `TrustRegion()` by default.
     damping: the multiple of the identity added to the metric (1e-3 to 0.1); rejected steps raise it for a while.
     alpha: the connection, in [-1, 1]: 0 Levi-Civita (the paper), 1 exponential, -1 mixture.

@@ -1,7 +1,7 @@
 """The nonlinear regressions of NIST's Statistical Reference Datasets, with starts and certified values.
 
-The data are public (https://www.itl.nist.gov/div898/strd/nls/nls_main.shtml): the files in nist-data/ hold, for each of 27
-problems, the observations, two starts, and parameters and residual sum of squares as NIST certifies them to eleven
+The data are public (https://www.itl.nist.gov/div898/strd/nls/nls_main.shtml): the files in nist-data/ hold, for each of
+27 problems, the observations, two starts, and parameters and residual sum of squares as NIST certifies them to eleven
 digits. The models are written here; each file names its own as NIST does.
 """
 
