@@ -29,11 +29,11 @@ def read_records(path: Path, kind: type[R], what: str) -> list[R]:
     if not path.exists():
         return []
     columns: dict[str, Any] = {field.name: field.type for field in fields(kind)}
-    found = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
     try:
+        found = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
         return [kind(**{name: form(row[name]) for name, form in columns.items()}) for row in found]
     except (KeyError, TypeError, ValueError) as error:
-        raise Refused(f"{path} is no table of {what}: {error!r}") from None
+        raise Refused(f"{path} is no table of {what}: {error!r}; move it away to make it anew") from None
 
 
 def write_records(path: Path, kind: type[R], rows: Sequence[R]) -> None:

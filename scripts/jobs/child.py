@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 
 
@@ -19,6 +20,7 @@ class Child:
     """
 
     def __init__(self, command: Sequence[str], inherited: Sequence[int] = ()) -> None:
+        self._began = time.monotonic()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
         self.process = subprocess.Popen(
             command,
@@ -28,6 +30,11 @@ class Child:
             pass_fds=inherited,
             env={**os.environ, "TQDM_DISABLE": "1"},  # nobody looks at its progress bar
         )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self._began
 
     def last_words(self) -> str:
         """Return the last line of the child's standard error, or how it ended."""

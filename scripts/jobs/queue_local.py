@@ -1,5 +1,6 @@
 """The engine of a queue on this machine: every item is a command in a child process."""
 
+import math
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ class LocalItem:
 
     command: called at every start, because an interrupted command is resumed by another one.
     done: called after success.
+    limit: seconds after which a command hangs, and is killed.
     """
 
     name: str
     command: Callable[[], Sequence[str]]
     done: Callable[[], None]
+    limit: float = math.inf
 
 
 class LocalQueue(Queue[LocalItem, Child]):
@@ -43,8 +46,13 @@ class LocalQueue(Queue[LocalItem, Child]):
 
     def poll(self, item: LocalItem, started: Child) -> Ended | None:
         code = started.process.poll()
-        if code is None:
+        if code is None and started.seconds <= item.limit:
             return None
+        if code is None:
+            started.process.kill()
+            started.process.wait()
+            started.close()
+            return Ended(Outcome.FAILED, f"killed, because it had not ended after {item.limit / 60:.0f} minutes")
         outcome = Outcome.DONE if code == 0 else Outcome.STOPPED if code in STOPPED else Outcome.FAILED
         ended = Ended(outcome, started.last_words())
         started.close()

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
@@ -86,10 +87,10 @@ class Race:
 
 @dataclass(frozen=True)
 class RaceStudy:
-    """All races in a folder; machines: what they were run on."""
+    """All races in a folder; remarks: sentences on how they were made, for whoever reads the numbers."""
 
     races: Sequence[Race]
-    machines: Sequence[str]
+    remarks: Sequence[str]
 
     def __bool__(self) -> bool:
         return bool(self.races)
@@ -105,20 +106,47 @@ NO_RACES = RaceStudy((), ())
 
 
 def read_races(folder: Path) -> RaceStudy:
-    """Read all entries in a folder that have come to their end; those that have not are left out."""
+    """Read all entries in a folder that have come to their end; those that have not are left out, and named."""
     found: dict[tuple[str, float], dict[str, list[list[Row]]]] = {}
-    machines: set[str] = set()
+    made: dict[tuple[str, float, str, int], Mapping[str, Any]] = {}  # what each was made with
+    unfinished = []
     for path in sorted(folder.glob(f"*/*/*/*/{FACTS}")):
         facts, rows = read_facts(path.parent), read_rows(path.parent)
-        if rows and rows[-1].minute == facts["minutes"]:
-            race = found.setdefault((facts["env"], float(facts["minutes"])), {})
-            others = next(iter(race.values()), [rows])[0]
-            same = [row.minute for row in rows] == [row.minute for row in others]
-            require(same, f"{path.parent} was evaluated after other minutes than others of its race: move it away")
-            race.setdefault(facts["contestant"], []).append(rows)
-            machines.add(facts["machine"])
+        if not (rows and rows[-1].minute == facts["minutes"]):
+            unfinished.append(str(path.parent.relative_to(folder)))
+            continue
+        race = found.setdefault((facts["env"], float(facts["minutes"])), {})
+        others = next(iter(race.values()), [rows])[0]
+        same = [row.minute for row in rows] == [row.minute for row in others]
+        require(same, f"{path.parent} was evaluated after other minutes than others of its race: move it away")
+        key = facts["env"], float(facts["minutes"]), facts["contestant"], facts["seed"]
+        require(key not in made, f"{path.parent} is of the same seed as another entry: move it out of {folder}")
+        made[key] = facts
+        race.setdefault(facts["contestant"], []).append(rows)
     races = [Race(env_id, minutes, in_order(entries)) for (env_id, minutes), entries in found.items()]
-    return RaceStudy(sorted(races, key=lambda race: (race.minutes, race.env_id)), sorted(machines))
+    in_turn = sorted(races, key=lambda race: (race.minutes, race.env_id))
+    return RaceStudy(in_turn, remarks_on(list(made.values()), unfinished))
+
+
+def remarks_on(made: Sequence[Mapping[str, Any]], unfinished: Sequence[str]) -> list[str]:
+    """Say where entries were made, whether by one version of everything, who disturbed them, and what is missing."""
+    machines = sorted({facts["machine"] for facts in made})
+    found = [f"Machine: {'; '.join(machines)}."] if machines else []
+    revisions = {facts.get("git") for facts in made}
+    if len(revisions) > 1:
+        found.append(f"Made by {len(revisions)} revisions of this program.")
+    seen: dict[str, set[str]] = {}
+    for facts in made:
+        for project, number in facts.get("versions", {}).items():
+            seen.setdefault(project, set()).add(number)
+    for project, numbers in seen.items():
+        if len(numbers) > 1:
+            found.append(f"Made with several versions of {project}: {', '.join(sorted(numbers))}.")
+    if busy := [float(facts["others"]) for facts in made if "others" in facts]:
+        found.append(f"Other programs used at most {max(busy):.2f} of a core while an entry trained.")
+    if unfinished:
+        found.append(f"Not ended, and not counted: {', '.join(unfinished)}.")
+    return found
 
 
 def in_order(entries: Mapping[str, list[list[Row]]]) -> dict[str, list[list[Row]]]:
@@ -133,7 +161,8 @@ def race_tables(study: RaceStudy) -> list[Table]:
     """For every length of race: returns after minutes, and minutes to returns."""
     lengths = dict.fromkeys(race.minutes for race in study.races)
     groups = [[race for race in study.races if race.minutes == minutes] for minutes in lengths]
-    return [table for races in groups for table in (returns_table(races, study.machines), minutes_table(races))]
+    tables = [table for races in groups for table in (returns_table(races, study.remarks), minutes_table(races))]
+    return [table for table in tables if table.rows]
 
 
 def length(races: Sequence[Race]) -> str:
@@ -142,7 +171,7 @@ def length(races: Sequence[Race]) -> str:
     return f"{minutes:g} minute{'' if minutes == 1 else 's'}"
 
 
-def returns_table(races: Sequence[Race], machines: Sequence[str]) -> Table:
+def returns_table(races: Sequence[Race], remarks: Sequence[str]) -> Table:
     """Mean returns of everyone on every task, who was first, and the steps that were made."""
     minutes, rows = races[0].main_minutes, []
     for race in races:
@@ -155,9 +184,9 @@ def returns_table(races: Sequence[Race], machines: Sequence[str]) -> Table:
     columns = ("task", "contestant", *(f"{minute:g} min" for minute in minutes), "first at", "steps", "seeds")
     note = (
         "Mean return of deterministic episodes after minutes of training, one contestant at a time; "
-        "of several seeds with Student's 95 % interval. The clock stands still during evaluations. "
-        f"Machine: {'; '.join(machines)}."
+        "of several seeds with Student's 95 % interval. The clock stands still during evaluations."
     )
+    note = " ".join([note, *remarks])
     return Table(f"race-{races[0].minutes:g}", f"A race of {length(races)}", columns, rows, note)
 
 
@@ -191,9 +220,11 @@ def minutes_text(minutes: float | None) -> str:
 def race_numbers(study: RaceStudy) -> dict[str, float]:
     """Every return as race/<task>/<contestant>/<minute>, and the minutes to returns.
 
-    A minute that several races have is told of the shortest, and so are the minutes to a return.
+    A minute that several races have is told of the shortest. A longer race, which may have fewer seeds, tells the
+    minutes to a return only if the shorter ones had ended by then.
     """
     numbers: dict[str, float] = {}
+    ended: dict[str, float] = {}  # minutes of the longest race so far
     for race in study.races:  # the shortest first
         for contestant in race.entries:
             start = f"race/{race.env_id}/{contestant}"
@@ -202,6 +233,9 @@ def race_numbers(study: RaceStudy) -> dict[str, float]:
                 if key not in numbers:
                     ends = {f"{key}/low": float(found.low), f"{key}/high": float(found.high)}
                     numbers |= {key: float(found.value), **(ends if np.isfinite(found.high) else {})}
-            to = {f"{start}/minutes_to/{level:g}": race.minutes_to(contestant, level) for level in race.levels}
-            numbers = {name: minutes for name, minutes in to.items() if np.isfinite(minutes)} | numbers
+            for level in race.levels:
+                minutes = race.minutes_to(contestant, level)
+                if ended.get(start, 0.0) < minutes < np.inf:
+                    numbers.setdefault(f"{start}/minutes_to/{level:g}", minutes)
+            ended[start] = race.minutes
     return numbers

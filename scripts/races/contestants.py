@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from typing import Any
@@ -22,28 +22,15 @@ MOOT = ("steps", "eval_every", "eval_episodes")  # settings of ours that the clo
 INSTALL = 'pip install "geonpg[race]"'
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """A program that trains.
-
-    what: in words.
-    projects: what pip must have installed.
-    """
-
-    what: str
-    projects: tuple[str, ...]
-
-
-CONTESTANTS: Mapping[str, Contestant] = {
-    OURS: Contestant("ours, preset default, method geo", ("geonpg",)),
-    "ppo": Contestant("SB3's PPO, rl-zoo3's settings", ("stable-baselines3",)),
-    "trpo": Contestant("sb3-contrib's TRPO, rl-zoo3's settings", ("sb3-contrib",)),
-    "sac": Contestant("SB3's SAC, rl-zoo3's settings", ("stable-baselines3",)),
-    "tqc": Contestant("sb3-contrib's TQC, rl-zoo3's settings", ("sb3-contrib",)),
-    "sbx-sac": Contestant("SBX's SAC, rl-zoo3's settings of SAC", ("sbx-rl",)),
-    RLTOOLS: Contestant(
-        "RLtools' PPO, its defaults", ("rltools", *(("mkl", "mkl-include") if sys.platform == "linux" else ()))
-    ),
+# What pip must have installed for each.
+CONTESTANTS: Mapping[str, tuple[str, ...]] = {
+    OURS: ("geonpg",),
+    "ppo": ("stable-baselines3",),
+    "trpo": ("sb3-contrib",),
+    "sac": ("stable-baselines3",),
+    "tqc": ("sb3-contrib",),
+    "sbx-sac": ("sbx-rl", "jax", "jaxlib"),
+    RLTOOLS: ("rltools", *(("mkl", "mkl-include") if sys.platform == "linux" else ())),
 }
 
 
@@ -60,12 +47,12 @@ def config_of(contestant: str, env_id: str) -> dict[str, Any]:
 
 def versions_of(contestant: str) -> dict[str, str]:
     """Return the versions of what a contestant is made of."""
-    return {project: version(project) for project in CONTESTANTS[contestant].projects}
+    return {project: version(project) for project in CONTESTANTS[contestant]}
 
 
 def missing(contestant: str) -> str:
     """Say what is not installed, and how to install it; empty if nothing is missing."""
-    absent = [project for project in choose("contestant", contestant, CONTESTANTS).projects if not is_there(project)]
+    absent = [project for project in choose("contestant", contestant, CONTESTANTS) if not is_there(project)]
     return f"it needs {' and '.join(absent)} ({INSTALL})" if absent else ""
 
 

@@ -4,6 +4,7 @@ import gc
 import os
 import platform
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
@@ -18,11 +19,12 @@ from geonpg.finite import BrokenEnvironment
 from geonpg.scripts.common.parser import Parser, refuse, seed
 from geonpg.scripts.races.clock import Clock, Referee, Trained, minutes_of
 from geonpg.scripts.races.contestants import config_of, versions_of
-from geonpg.scripts.races.racers import racer_of
+from geonpg.scripts.races.racers import Racer, racer_of
 from geonpg.scripts.races.rltools_process import NotStarted
-from geonpg.scripts.races.rows import begin, write_rows
+from geonpg.scripts.races.rows import begin, write_facts, write_rows
 from geonpg.scripts.runs.evaluation import evaluate_policy
 from geonpg.scripts.runs.facts import git_revision, versions
+from geonpg.scripts.runs.process import keep_memory
 
 EPISODES = 20  # of an evaluation
 
@@ -45,6 +47,16 @@ def machine() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), found)
     return f"{found}, {os.cpu_count()} cores"
+
+
+def others_seconds(racer: Racer) -> float | None:
+    """Return the CPU seconds that other programs have used since the machine started; None where that is not known."""
+    try:
+        user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
+    except (OSError, ValueError):
+        return None
+    everyone = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+    return everyone - time.process_time() - racer.elsewhere
 
 
 def facts_of(arguments: Namespace, chosen: dict[str, Any]) -> dict[str, Any]:
@@ -70,13 +82,17 @@ def evaluate(env_id: str, seed: int, trained: Trained) -> NDArray[np.float64]:
 
 def race(arguments: Namespace) -> None:
     """Warm up, then train by the clock."""
+    keep_memory()
     racer = racer_of(arguments.contestant, arguments.env, arguments.seed)
-    chosen = racer.warm_up()
-    begin(arguments.folder, facts_of(arguments, chosen))
+    facts = facts_of(arguments, racer.warm_up())
+    begin(arguments.folder, facts)
     gc.collect()  # what the warm-up has left
     record = partial(write_rows, arguments.folder)
     judge = partial(evaluate, arguments.env, arguments.seed)
+    before, began = others_seconds(racer), time.monotonic()
     racer.train(Referee(minutes_of(arguments.minutes), Clock(), judge, record).left)
+    if before is not None and (now := others_seconds(racer)) is not None:
+        write_facts(arguments.folder, {**facts, "others": (now - before) / (time.monotonic() - began)})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,7 +4,6 @@ What is done once and not timed, imports and compilation, comes first (`warm_up`
 environments to the last update, is timed (`train`).
 """
 
-import os
 import sys
 import tempfile
 import time
@@ -43,6 +42,7 @@ class Racer(ABC):
 
     def __init__(self, env_id: str, seed: int) -> None:
         self.env_id, self.seed = env_id, seed
+        self.elsewhere = 0.0  # CPU seconds of a process of its own
 
     @abstractmethod
     def warm_up(self) -> dict[str, Any]:
@@ -151,8 +151,12 @@ class RLtoolsRacer(Racer):
         with_bounds.close()
 
     def warm_up(self) -> dict[str, Any]:
-        self.process = RLtools(self.env_id, tempfile.gettempdir(), self.seed)
-        return {"mkl_threads": int(os.environ.get("MKL_NUM_THREADS", 1))}  # RLtools' own choice is one
+        self.compiled = tempfile.TemporaryDirectory(prefix="geonpg-rltools-")
+        self.process = RLtools(self.env_id, self.compiled.name, self.seed)
+        self.process.begin()
+        self.process.train(1)
+        self.elsewhere = self.process.cpu
+        return {}
 
     def train(self, left: Left) -> None:
         steps = 0
@@ -160,6 +164,7 @@ class RLtoolsRacer(Racer):
             self.process.begin()
             while left(Trained(self, steps, RAW)) > 0:
                 steps += self.process.train(1)
+                self.elsewhere = self.process.cpu
         finally:
             self.process.close()
 

@@ -29,6 +29,7 @@ from geonpg.scripts.races.rows import is_done
 
 LOCK_SECONDS = 10.0  # to wait for the last entry of a race that was killed
 POLL_SECONDS = 0.5
+PATIENCE, WARM_UP = 3.0, 20.0  # an entry that takes so many times its minutes, and so many more, hangs
 BUSY = 0.7  # programs that want a core, on average over a minute
 BAR = "{percentage:3.0f}%|{bar}| {desc}, {remaining} left"
 ANEW = "the entry that was interrupted begins anew, because a race against the clock cannot be resumed fairly"
@@ -56,10 +57,6 @@ class Board:
     done: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.look()
-
-    def look(self) -> None:
-        """Read again which entries have ended."""
         self.done |= {entry.name for entry in self.entries if is_done(self.root / entry.name)}
 
     @property
@@ -83,7 +80,8 @@ class Board:
             self.started[entry.name] = time.monotonic()
             return worker_command("races.entry", *entry.arguments, f"--folder={self.root / entry.name}")
 
-        return LocalItem(entry.name, command, lambda: self.done.add(entry.name))
+        limit = 60 * (PATIENCE * entry.minutes + WARM_UP)
+        return LocalItem(entry.name, command, lambda: self.done.add(entry.name), limit)
 
 
 def run(board: Board, lock: int | None, signals: Signals) -> Mapping[str, str]:

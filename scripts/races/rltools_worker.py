@@ -28,8 +28,8 @@ SIZES = ("N_ENVIRONMENTS", "ON_POLICY_RUNNER_STEPS_PER_ENV")  # their product is
 def factory(env_id: str, seed: int) -> Callable[[], gymnasium.Env[Any, Any]]:
     """Return the function that makes one environment after another, with seeds of their own.
 
-    RLtools wants actions from -1 to 1; where a task has others they are scaled, as RLtools' manual does it. Nothing
-    else is put around the environments.
+    RLtools wants actions from -1 to 1, which are scaled where a task has others; it draws them from a normal without
+    bounds, so they are clipped, as its authors do in their examples and as everyone else's are.
     """
     seeds = count(seed)
 
@@ -39,6 +39,8 @@ def factory(env_id: str, seed: int) -> Callable[[], gymnasium.Env[Any, Any]]:
         assert isinstance(space, gymnasium.spaces.Box)
         if not (np.allclose(space.low, -1) and np.allclose(space.high, 1)):
             env = gymnasium.wrappers.RescaleAction(env, np.float32(-1), np.float32(1))
+        # gymnasium's ClipAction would say that the space has no bounds, which RLtools refuses
+        env = gymnasium.wrappers.TransformAction(env, lambda action: np.clip(action, -1, 1), env.action_space)
         env.reset(seed=next(seeds))
         return env
 

@@ -40,6 +40,11 @@ def begin(folder: Path, facts: Mapping[str, Any]) -> None:
     """Begin an entry, anew if it was interrupted: a race against the clock cannot be resumed fairly."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ROWS).unlink(missing_ok=True)
+    write_facts(folder, facts)
+
+
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write what an entry was made with."""
     write_text(folder / FACTS, json.dumps(facts, indent=1) + "\n")
 
 

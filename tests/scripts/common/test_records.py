@@ -24,8 +24,8 @@ def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert (tmp_path / "fruits.csv").read_text().startswith("name,count,weight\n")
 
 
-@pytest.mark.parametrize("text", ["name,count\na,1\n", "name,count,weight\na,many,1\n"])
-def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
-    (tmp_path / "fruits.csv").write_text(text)
+@pytest.mark.parametrize("text", [b"name,count\na,1\n", b"name,count,weight\na,many,1\n", b"name\xff,count\n"])
+def test_a_damaged_file_is_named(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "fruits.csv").write_bytes(text)
     with pytest.raises(Refused, match=r"fruits\.csv is no table of fruits"):
         read_records(tmp_path / "fruits.csv", Fruit, "fruits")

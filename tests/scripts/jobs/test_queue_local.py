@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,16 @@ def test_a_failure_is_tried_again_once_then_reported() -> None:
     assert desk.done == ["recovers", "fine"]
     assert desk.started == [name for name in ("fails", "recovers", "killed", "silent") for _ in range(2)] + ["fine"]
     assert queue.failed == {"fails": "the last word", "killed": "killed by signal 9", "silent": "exit code 3"}
+
+
+def test_one_that_hangs_is_killed_and_the_others_go_on() -> None:
+    desk = Desk()
+    hangs = replace(desk.item("hangs", "import time; time.sleep(600)"), limit=0.2)
+    queue = LocalQueue([hangs, desk.item("fine", OK)], 1)
+    finish(queue)
+    assert desk.started == ["hangs", "hangs", "fine"]
+    assert desk.done == ["fine"]
+    assert "had not ended" in queue.failed["hangs"]
 
 
 def test_one_that_was_stopped_and_saved_has_not_failed() -> None:

@@ -1,5 +1,6 @@
 """Tables and numbers of races whose returns are known."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.intervals import student
 from geonpg.scripts.races.analysis import RaceStudy, race_numbers, race_tables, read_races
 from geonpg.scripts.races.course import Entry
+from geonpg.scripts.races.rows import read_facts, write_facts
 
 
 @pytest.fixture
@@ -101,3 +103,40 @@ def test_a_task_of_ones_own_has_round_returns_to_reach(tmp_path: Path) -> None:
     assert race.levels
     assert all(level % 5 == 0 and -97 < level <= 13 for level in race.levels)
     assert race.minutes_to("ppo", race.levels[0]) == 2
+
+
+def test_a_longer_race_does_not_contradict_a_shorter_one(tmp_path: Path) -> None:
+    write_entry(tmp_path, Entry("Hopper-v4", "ppo", 0, 5.0), {1.0: 500.0, 5.0: 1500.0})
+    write_entry(tmp_path, Entry("Hopper-v4", "ppo", 0, 10.0), {1.0: 500.0, 5.0: 2500.0, 10.0: 3500.0})
+    numbers, key = race_numbers(read_races(tmp_path)), "race/Hopper-v4/ppo/minutes_to"
+    assert numbers[f"{key}/1000"] == 5
+    assert f"{key}/2000" not in numbers, "in the race of five minutes it was not reached by then"
+    assert numbers[f"{key}/3000"] == 10
+
+
+def test_remarks_tell_what_is_missing_or_mixed(study: RaceStudy, tmp_path: Path) -> None:
+    assert study.remarks == [
+        "Machine: a machine, 2 cores.",
+        "Not ended, and not counted: HalfCheetah-v4/tqc/5min/seed-0.",
+    ]
+    for seed, others in ((3, 0.02), (4, 0.3)):
+        folder = write_entry(tmp_path, Entry("Hopper-v4", "ppo", seed, 5.0), {1.0: 1.0, 2.0: 2.0, 5.0: 3.0})
+        made = {"git": f"revision {seed}", "versions": {"torch": f"2.{seed}", "numpy": "2.4"}, "others": others}
+        write_facts(folder, {**read_facts(folder), **made})
+    assert read_races(tmp_path).remarks[1:4] == [
+        "Made by 3 revisions of this program.",
+        "Made with several versions of torch: 2.3, 2.4.",
+        "Other programs used at most 0.30 of a core while an entry trained.",
+    ]
+
+
+def test_a_copy_of_an_entry_is_no_further_seed(tmp_path: Path) -> None:
+    folder = write_entry(tmp_path, Entry("Hopper-v4", "ppo", 0, 5.0), {1.0: 3.0, 5.0: 4.0})
+    shutil.copytree(folder, folder.with_name("seed-0.old"))
+    with pytest.raises(Refused, match="of the same seed as another entry"):
+        read_races(tmp_path)
+
+
+def test_where_nobody_reached_anything_there_is_no_table_of_it(tmp_path: Path) -> None:
+    write_entry(tmp_path, Entry("HalfCheetah-v4", "ppo", 0, 1.0), {1.0: -100.0})
+    assert [table.title for table in race_tables(read_races(tmp_path))] == ["A race of 1 minute"]

@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -11,6 +12,7 @@ from geonpg.scripts.races.clock import Trained
 from geonpg.scripts.races.entry import EPISODES, evaluate
 from geonpg.scripts.races.racers import RLtoolsRacer
 from geonpg.scripts.races.rltools_process import NotStarted, RLtools
+from geonpg.scripts.races.rltools_worker import factory
 
 # Says what it was asked for, and acts by the first number of an observation.
 WORKER = """
@@ -84,3 +86,18 @@ def test_its_policy_is_evaluated_deterministically_where_it_is_installed() -> No
     racer.train(left)
     assert [len(each) for each in returns] == [EPISODES] * 4
     assert np.mean(returns[-1]) > np.mean(returns[0])
+
+
+@pytest.mark.parametrize("env_id", ["HalfCheetah-v4", "InvertedPendulum-v4"])
+def test_its_environments_clip_actions_and_say_that_they_are_bounded(env_id: str) -> None:
+    make = factory(env_id, 0)
+    ours, theirs = make(), gymnasium.make(env_id)
+    assert isinstance(ours.action_space, gymnasium.spaces.Box)
+    assert isinstance(theirs.action_space, gymnasium.spaces.Box)
+    assert np.abs(ours.action_space.low).max() == np.abs(ours.action_space.high).max() == 1
+    for env in (ours, theirs):
+        env.reset(seed=3)
+    observation, reward, *_ = ours.step(np.full(ours.action_space.shape, 7, np.float32))
+    expected = theirs.step(theirs.action_space.high)
+    assert observation.tolist() == expected[0].tolist()
+    assert reward == expected[1]
