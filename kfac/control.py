@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -51,6 +52,9 @@ class Controller(ABC):
 
     lr: the longest step it may choose; 1 is the natural length of a natural-gradient step.
     """
+
+    # Does the damping follow the actual over the predicted change of the loss?
+    follows_ratio: ClassVar[bool] = False
 
     lr: float = 1.0
 

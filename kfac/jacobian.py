@@ -16,7 +16,8 @@ class Rows:
     """A matrix J with g = J^T J, in double precision: [rows, size].
 
     A system with g + damping I is as small as the fewer of both: with many rows it is solved by the normal equations,
-    with few by their kernel form, (b - J^T (J J^T + damping I)^-1 J b) / damping.
+    with few by their kernel form, (b - J^T (J J^T + damping I)^-1 J b) / damping. The difference in it loses digits
+    as the damping falls: below 1e-10 of the largest eigenvalue there are seven left, below 1e-14 three.
     """
 
     def __init__(self, matrix: Tensor) -> None:

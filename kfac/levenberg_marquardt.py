@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -64,10 +65,10 @@ class Quarters(Schedule):
         require(0 < self.lower < 1, f"lower must lie between 0 and 1, not {self.lower}")
 
     def next(self, damping: Damping, ratio: float, accepted: bool) -> Damping:
-        """Compare the ratio with a quarter and three quarters."""
-        if ratio > 0.75:
-            return replace(damping, value=damping.value * self.lower)
-        return damping if ratio >= 0.25 else replace(damping, value=damping.value * self.higher)
+        """Compare the ratio with a quarter and three quarters; a rejected step raises it in any case."""
+        if not accepted or ratio < 0.25:
+            return replace(damping, value=damping.value * self.higher)
+        return replace(damping, value=damping.value * self.lower) if ratio > 0.75 else damping
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class LevenbergMarquardt(Controller):
     """A full step, accepted if the loss falls; the damping follows the gain ratio, so that good steps become long ones.
 
     For losses without noise, such as residuals (`step_residuals`). A rejected step is tried again at once with a
-    higher damping, from the same linearisation. If none lowers the loss, as at a minimum, the damping is as before.
+    higher damping, from the same linearisation. If none lowers the loss, the damping stays raised for the next step,
+    unless the last one promised nothing, as at a minimum: then it is as before.
 
     lr: the step (typically 1: the damping decides how long that is).
     least_ratio: of the predicted reduction that an accepted step must bring (0 to 0.1).
@@ -85,6 +87,8 @@ class LevenbergMarquardt(Controller):
     retries: how often to raise the damping before the step is given up (5 to 30).
     schedule: how the damping follows the ratio.
     """
+
+    follows_ratio: ClassVar[bool] = True
 
     least_ratio: float = 1e-3
     most_bend: float = 0.75

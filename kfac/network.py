@@ -83,9 +83,13 @@ class Network:
     def trusts_nested(self, at: Functional, use: Hashable = "outputs") -> bool:
         """Whether nested forward mode is right for this use; checked once for training and once for evaluation mode.
 
+        use: what is done with the module, the same if it is the same; None for something that is checked each time.
+
         torch's nested forward mode is silently wrong through LayerNorm and through BatchNorm in
         training, whose saved statistics it takes for constants.
         """
+        if use is None:
+            return at.nested_is_right()
         key = use, self.module.training
         if key not in self._nested_checked:
             self._nested_checked[key] = at.nested_is_right()

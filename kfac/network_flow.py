@@ -49,9 +49,10 @@ class NetworkFlow(VisitingFlow[Point]):
 
     def with_damping(self, damping: float) -> "NetworkFlow":
         """Return this flow with another damping; what is known at the base point is not computed anew."""
-        base = self.at(self.base)
         flow = NetworkFlow(self.geometry, self.batch, self.base, self.memory, damping, self._generator)
-        flow._base_point, flow._draws, flow.points = base.with_damping(damping), self._draws, self.points
+        flow._draws, flow.points = self._draws, self.points
+        if self._base_point is not None:  # unless its factors could not be inverted with this damping
+            flow._base_point = self._base_point.with_damping(damping)
         return flow
 
     @torch.no_grad()
@@ -121,7 +122,8 @@ class NetworkFlow(VisitingFlow[Point]):
         if self.geometry.solver.galerkin:
             # |r - J a|^2 = |r|^2 - 2 c.a + a.g.a, and a.g.a = c.a - damping |a|^2: already no longer
             # than least squares would make it, so kappa clips to one and no further pass is needed
-            kappa, after = 1.0, residual - float(bending.covector @ a) - self.damping * float(a @ a)
+            damped = self.damping * self.geometry.solver.norm(point, a) ** 2
+            kappa, after = 1.0, residual - float(bending.covector @ a) - damped
         else:
             a, kappa, after = self._scaled(point, bending, a)
         self.correction = Correction(kappa, residual**0.5, max(after, 0.0) ** 0.5)

@@ -37,6 +37,11 @@ FEWEST_CASES = 256  # that curvature is measured on, if a batch has so many
 LATER: dict[str, Any] = {"direction": None, "signal": [], "growth": Damping.growth}
 
 
+def promises_nothing(flow: NetworkFlow, v: Tensor) -> bool:
+    """Whether a step along v could not lower the loss by more than rounding, as at a minimum."""
+    return abs(flow.slope(flow.base, v)) <= torch.finfo(v.dtype).eps * abs(flow.loss(flow.base))
+
+
 class NaturalGradient(torch.optim.Optimizer):
     """Natural gradient descent with higher-order invariance, for a module and its output family.
 
@@ -185,7 +190,9 @@ class NaturalGradient(torch.optim.Optimizer):
         """
         batch, start = residuals_batch(self.geometry, terms), self.geometry.network.layout.read()
         with without_autocast(start.device):
-            loss = batch.evaluate(start)[0]
+            loss, gradient = batch.evaluate(start)
+        if loss > 0 and not gradient.any():
+            log.warning("no residual depends on the parameters: operators must call u, not the module itself")
         self._take(self._flow(batch, start))
         return loss
 
@@ -208,24 +215,26 @@ class NaturalGradient(torch.optim.Optimizer):
 
     def _attempt(self, flow: NetworkFlow, control: Controller) -> Move:
         """Try the step, with one damping after the other where the controller asks for that."""
-        before, last, reason = self.next_damping, self.last, ""
+        before, last, failed = self.next_damping, self.last, ""
         for attempt in range(control.attempts):
             try:
                 if attempt:  # another damping makes another step, of which the last displacement is no measure
                     flow, last = flow.with_damping(self.damping), None
                 move, last = self.rule.step(flow, flow.base, control, last)
-                reason = "no step along the curve was finite and within its limits"
+                failed = ""
             except StepFailure as failure:
-                move, reason = Move(flow.base, torch.zeros_like(flow.base), 0.0, False), str(failure)
+                move, failed = Move(flow.base, torch.zeros_like(flow.base), 0.0, False), str(failure)
             self.next_damping = control.next_damping(self.next_damping, move)
             if move.accepted:
                 self.memory, self.last, self.report = flow.after(move.v), last, report_of(flow, move)
                 return move
             if flow.points == 0:  # the gradient is not finite, whatever the damping
                 break
-        self.next_damping = self.next_damping if control.attempts == 1 else before  # which was not what failed
+        if control.attempts > 1 and (flow.points == 0 or (not failed and promises_nothing(flow, move.v))):
+            self.next_damping = before  # which was not what failed
         self.rejected += 1
         self.report = Report(damping=flow.damping, points=flow.points)
+        reason = failed or "no step along the curve was finite and within its limits"
         level = logging.INFO if control.attempts > 1 else logging.WARNING  # a minimum is no news
         log.log(level, "step %d rejected: %s; damping is now %g", self.steps, reason, self.damping)
         return move

@@ -49,7 +49,7 @@ def check_together(geometry: Geometry, control: Controller) -> None:
     alone = geometry.ranks.size == 1 or not geometry.solver.uses_rows
     require(alone, "solver 'jacobian' works in one process: choose kfac, pcg, cg or dense")
     # an average of gradients promises what this batch does not keep, and no damping would mend that
-    own = geometry.gradient_averaging == 0 or control.attempts == 1
+    own = geometry.gradient_averaging == 0 or not control.follows_ratio
     require(own, "LevenbergMarquardt needs the batch's own gradient: choose gradient_averaging = 0")
 
 

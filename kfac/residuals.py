@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from types import FunctionType
 
 import torch
 from torch import Tensor
@@ -61,6 +62,21 @@ def residuals_of(term: Term, u: Callable[..., Tensor], *point: Tensor) -> Tensor
     return found
 
 
+def made_by(operator: Operator) -> int | None:
+    """Return a number that functions share which are defined anew for every step, by the same lines and from data only.
+
+    None for any other operator: what it does may depend on functions or objects that it holds.
+    """
+    if not isinstance(operator, FunctionType):
+        return None
+    held = [*(operator.__defaults__ or ()), *(operator.__kwdefaults__ or {}).values()]
+    try:
+        held += [cell.cell_contents for cell in operator.__closure__ or ()]
+    except ValueError:  # a name that has no value yet
+        return None
+    return hash(operator.__code__) if all(isinstance(each, Tensor | float | int | str) for each in held) else None
+
+
 class ResidualsBatch(Batch):
     """Residuals of several terms as the outputs of one model, [residuals, 1], and half their mean square as the loss.
 
@@ -76,8 +92,9 @@ class ResidualsBatch(Batch):
 
     @property
     def operators(self) -> Hashable:
-        """What the residuals are made by, the same for functions that are defined anew for every step."""
-        return tuple(getattr(term.operator, "__code__", term.operator) for term in self._terms)
+        """What the residuals are made by; None if nothing says that other operators do the same."""
+        known = tuple(made_by(term.operator) for term in self._terms)
+        return None if None in known else known
 
     def outputs(self, y: Tensor) -> Tensor:
         """Compute the weighted residuals at y."""
@@ -87,7 +104,7 @@ class ResidualsBatch(Batch):
         total = sum(each.numel() for each in found)
         self._singles = [each.numel() == len(each) for each in found]
         weighted = [self._root(term, total) * each.reshape(-1) for term, each in zip(self._terms, found, strict=True)]
-        return torch.cat(weighted)[:, None]
+        return torch.cat(weighted)[:, None].to(y.dtype)
 
     def jacobian(self, y: Tensor, total: int) -> Tensor:
         """Compute the derivatives of the weighted residuals, of which `outputs` found `total`: [residuals, size]."""
@@ -127,7 +144,8 @@ class ResidualsBatch(Batch):
     @torch.no_grad()
     def loss(self, y: Tensor) -> float:
         """Compute the loss at y alone."""
-        return self._loss(self.outputs(y))
+        linearised = self._latest is not None and self._latest[0] is y
+        return self._loss(self.linearise(y).z if linearised else self.outputs(y))
 
     def _loss(self, z: Tensor) -> float:
         return float(self._family.kl(z, torch.zeros_like(z)).mean())

@@ -87,6 +87,8 @@ class HessianFreeSettings:
         require(self.threshold >= 0, f"threshold must not be negative, not {self.threshold}")
         require(-1 <= self.alpha <= 1, f"alpha must lie in [-1, 1], not {self.alpha}")
         require(0 <= self.warm <= 1, f"warm must lie in [0, 1], not {self.warm}")
+        own = "HessianFree has a schedule of its own: choose a LineSearch, and schedule=Nielsen()"
+        require(not self.control.follows_ratio, own)
 
 
 class ChunkPoint:

@@ -173,6 +173,35 @@ def test_at_a_minimum_the_step_is_given_up_and_nothing_moves(caplog: pytest.LogC
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
+@pytest.mark.parametrize("control", [LevenbergMarquardt(schedule=Quarters()), LevenbergMarquardt(retries=3)], ids=str)
+def test_where_the_retries_do_not_suffice_the_next_step_goes_on_from_there(control: LevenbergMarquardt) -> None:
+    """Far too little damping for a start where full steps overshoot: it must not be the same step for ever."""
+    module, x, t = task()
+    with torch.no_grad():
+        module[0].weight.mul_(4)
+    optimizer = NaturalGradient(module, FixedGaussian(), solver="jacobian", control=control, damping=1e-12)
+    losses = [step(optimizer, module, x, t) for _ in range(60)]
+    assert optimizer.rejected > 0
+    assert losses[-1] < 0.1 * losses[0]
+
+
+@pytest.mark.parametrize("ratio", [0.5, 0.9])
+def test_a_rejected_step_raises_the_damping_whatever_its_ratio(ratio: float) -> None:
+    for schedule in (Quarters(), Nielsen()):
+        assert schedule.next(Damping(6.0, 1.0), ratio, False).value > 6.0
+
+
+@pytest.mark.parametrize("solver", ["kfac", "pcg"])
+def test_factors_that_cannot_be_inverted_are_tried_with_more_damping(solver: str) -> None:
+    """Behind a head of zeros the first layer has no metric at all; without any damping K-FAC fails there."""
+    module, x, t = task()
+    with torch.no_grad():
+        module[2].weight.zero_()
+    optimizer = NaturalGradient(module, FixedGaussian(), solver=solver, control=LevenbergMarquardt(), damping=0.0)
+    losses = [step(optimizer, module, x, t) for _ in range(5)]
+    assert losses[-1] < losses[0]
+
+
 def test_a_saved_state_goes_on_with_its_damping() -> None:
     module, x, t = task()
     settings = {"rule": "geof", "solver": "jacobian", "control": LevenbergMarquardt()}
@@ -224,8 +253,12 @@ def test_a_batch_that_is_not_finite_leaves_the_damping() -> None:
 
 def test_what_does_not_go_together_is_refused() -> None:
     module, _, _ = task()
-    with pytest.raises(Refused, match="gradient_averaging = 0"):
-        NaturalGradient(module, FixedGaussian(), control=LevenbergMarquardt(), gradient_averaging=0.5)
+    for retries in (0, 12):
+        control = LevenbergMarquardt(retries=retries)
+        with pytest.raises(Refused, match="gradient_averaging = 0"):
+            NaturalGradient(module, FixedGaussian(), control=control, gradient_averaging=0.5)
+    with pytest.raises(Refused, match="a schedule of its own"):
+        HessianFreeSettings(control=LevenbergMarquardt())
 
     class Two(type(ALONE)):
         size = 2
