@@ -185,6 +185,10 @@ class NetworkFlow(VisitingFlow[Point]):
         """Compute the derivative of the averaged loss along v."""
         return float(self.at(y).covector @ v)
 
+    def promises_nothing(self, v: Tensor) -> bool:
+        """Whether a step along v from the base could not lower the loss by more than rounding, as at a minimum."""
+        return abs(self.slope(self.base, v)) <= torch.finfo(v.dtype).eps * abs(self.loss(self.base))
+
     def norm(self, y: Tensor, v: Tensor) -> float:
         """Compute the length of v as the damping measures it."""
         return self.geometry.solver.norm(self.at(y), v)

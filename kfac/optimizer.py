@@ -31,15 +31,9 @@ from .solvers import Solver
 
 log = logging.getLogger(__name__)
 
+LIMITS = "no step along the curve was finite and within its limits"
 FEWEST_CASES = 256  # that curvature is measured on, if a batch has so many
-
-# What states of an earlier version lack.
-LATER: dict[str, Any] = {"direction": None, "signal": [], "growth": Damping.growth}
-
-
-def promises_nothing(flow: NetworkFlow, v: Tensor) -> bool:
-    """Whether a step along v could not lower the loss by more than rounding, as at a minimum."""
-    return abs(flow.slope(flow.base, v)) <= torch.finfo(v.dtype).eps * abs(flow.loss(flow.base))
+LATER: dict[str, Any] = {"direction": None, "signal": [], "growth": Damping.growth}  # that earlier states lack
 
 
 class NaturalGradient(torch.optim.Optimizer):
@@ -190,9 +184,7 @@ class NaturalGradient(torch.optim.Optimizer):
         """
         batch, start = residuals_batch(self.geometry, terms), self.geometry.network.layout.read()
         with without_autocast(start.device):
-            loss, gradient = batch.evaluate(start)
-        if loss > 0 and not gradient.any():
-            log.warning("no residual depends on the parameters: operators must call u, not the module itself")
+            loss = batch.first_loss(start)
         self._take(self._flow(batch, start))
         return loss
 
@@ -215,7 +207,7 @@ class NaturalGradient(torch.optim.Optimizer):
 
     def _attempt(self, flow: NetworkFlow, control: Controller) -> Move:
         """Try the step, with one damping after the other where the controller asks for that."""
-        before, last, failed = self.next_damping, self.last, ""
+        before, last = self.next_damping, self.last
         for attempt in range(control.attempts):
             try:
                 if attempt:  # another damping makes another step, of which the last displacement is no measure
@@ -230,13 +222,12 @@ class NaturalGradient(torch.optim.Optimizer):
                 return move
             if flow.points == 0:  # the gradient is not finite, whatever the damping
                 break
-        if control.attempts > 1 and (flow.points == 0 or (not failed and promises_nothing(flow, move.v))):
+        if control.attempts > 1 and (flow.points == 0 or (not failed and flow.promises_nothing(move.v))):
             self.next_damping = before  # which was not what failed
         self.rejected += 1
         self.report = Report(damping=flow.damping, points=flow.points)
-        reason = failed or "no step along the curve was finite and within its limits"
         level = logging.INFO if control.attempts > 1 else logging.WARNING  # a minimum is no news
-        log.log(level, "step %d rejected: %s; damping is now %g", self.steps, reason, self.damping)
+        log.log(level, "step %d rejected: %s; damping is now %g", self.steps, failed or LIMITS, self.damping)
         return move
 
     def flow(self, closure: Callable[[], Any]) -> tuple[Any, NetworkFlow]:

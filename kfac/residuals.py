@@ -1,5 +1,6 @@
 """Residuals as the model: what a function makes of the network at every point, a differential operator for example."""
 
+import logging
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from .functional import Functional
 from .linearisation import Linearisation, Signals
 from .network import Network, chunk_for
 from .point import Geometry
+
+log = logging.getLogger(__name__)
 
 Operator = Callable[..., Tensor]  # (u, point, ...) -> [] or [residuals]; u is the module as a function of one input
 
@@ -140,6 +143,13 @@ class ResidualsBatch(Batch):
         """Compute loss and gradient at y."""
         at = self.linearise(y)
         return self._loss(at.z), at.pullback(self._family.score(torch.zeros_like(at.z), at.z)) / len(at.z)
+
+    def first_loss(self, y: Tensor) -> float:
+        """Compute the loss where a step begins; warn if the parameters do not matter to it."""
+        loss, gradient = self.evaluate(y)
+        if loss > 0 and not gradient.any():
+            log.warning("no residual depends on the parameters: operators must call u, not the module itself")
+        return loss
 
     @torch.no_grad()
     def loss(self, y: Tensor) -> float:
