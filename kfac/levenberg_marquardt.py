@@ -66,7 +66,7 @@ class Quarters(Schedule):
 
     def next(self, damping: Damping, ratio: float, accepted: bool) -> Damping:
         """Compare the ratio with a quarter and three quarters; a rejected step raises it in any case."""
-        if not accepted or ratio < 0.25:
+        if not (accepted and ratio >= 0.25):  # so that NaN raises it too
             return replace(damping, value=damping.value * self.higher)
         return replace(damping, value=damping.value * self.lower) if ratio > 0.75 else damping
 

@@ -271,6 +271,7 @@ def test_what_does_not_go_together_is_refused() -> None:
 def test_a_step_that_others_accepted_raises_the_damping_within_its_limits(ratio: float) -> None:
     assert Nielsen().next(Damping(1.0, 1.0), ratio, True).value == 2.0
     assert Nielsen(most=1.5).next(Damping(1.0, 1.0), ratio, True).value == 1.5
+    assert Quarters().next(Damping(1.0, 1.0), ratio, True).value == 1.5
 
 
 @pytest.mark.parametrize(
