@@ -21,6 +21,7 @@ from geonpg.scripts.reports.comparisons import over_reference
 from geonpg.scripts.reports.curves import CurveFigure, curve_figures
 from geonpg.scripts.reports.few_updates import large_numbers
 from geonpg.scripts.reports.figures import combined, improvement_figure, iqm_figure
+from geonpg.scripts.reports.headline import headline_figure
 from geonpg.scripts.reports.page import page_html
 from geonpg.scripts.reports.paper import FOLDER, paper_figure, paper_numbers, paper_tables, tasks_of
 from geonpg.scripts.reports.reading import read_study
@@ -70,7 +71,8 @@ class Report:
         races = {"race": race_figure(self.raced)} if self.raced else {}
         paper = {"paper": paper_figure(self.paper)} if tasks_of(self.paper) else {}
         curves = {f"{each.measure}-{each.which}": combined(each, self.study) for each in self.curves}
-        return self.aggregates | curves | races | paper
+        headline = headline_figure(self.study, self.raced)
+        return self.aggregates | curves | races | paper | ({"headline": headline} if headline else {})
 
     def markdown(self) -> str:
         """Every table, for the terminal."""

@@ -9,6 +9,8 @@ import numpy as np
 from geonpg.scripts.common.intervals import Array, mean_height, steps_to
 from geonpg.scripts.reports.recorded_run import Contender, GroupName, RecordedRun
 
+LONG = "long"  # the label of runs of a preset itself that are longer than the study's
+
 
 @dataclass(frozen=True)
 class SeedGroup:

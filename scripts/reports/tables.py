@@ -19,7 +19,7 @@ from geonpg.scripts.common.published import (
 from geonpg.scripts.reports.comparisons import Comparison, Pair, iqm, over_others, over_reference, scored
 from geonpg.scripts.reports.few_updates import large_tables
 from geonpg.scripts.reports.recorded_run import Contender, GroupName
-from geonpg.scripts.reports.study import SeedGroup, Study
+from geonpg.scripts.reports.study import LONG, SeedGroup, Study
 from geonpg.scripts.reports.words import episodes_text, estimated, span, steps_range, steps_text
 
 INTERVAL = "95 % interval"
@@ -40,6 +40,7 @@ def report_tables(study: Study) -> list[Table]:
         level_table(study),
         published_table(study),
         *large_tables(study),
+        long_table(study),
         ablation_table(study),
     ]
     return [table for table in found if table.rows]
@@ -179,11 +180,24 @@ def spread(scores: Array) -> str:
     return " ± ".join(aligned(scores.mean(), scores.std())) if len(scores) > 1 else number(scores.mean())
 
 
+def long_table(study: Study) -> Table:
+    """What the main preset reaches in more steps."""
+    rows = []
+    for (env_id, contender), group in study.groups.items():
+        if group.ablation_of is not None and contender.preset == LONG:
+            row = [env_id, str(group.ablation_of), steps_text(group.budget), *estimated(student(group.finals))]
+            row += [number(group.bests.mean()), number(group.training_finals.mean())]
+            rows.append([*row, number(float(np.median(group.minutes))), str(group.seeds)])
+    columns = ("task", "method", "steps", "evaluation", INTERVAL, "best", "training", "minutes", "seeds")
+    note = "Means over seeds. Evaluation: the last one; best: each run's best one. Minutes: median wall-clock of a run."
+    return Table("long", "Longer runs", columns, rows, note)
+
+
 def ablation_table(study: Study) -> Table:
     """Every ablation against the method that it is an ablation of."""
     rows = []
     for (env_id, contender), group in study.groups.items():
-        if group.ablation_of is not None and contender.preset != WHOLE:
+        if group.ablation_of is not None and contender.preset not in (WHOLE, LONG):
             verdict, *rest = against_whole(study, group)
             row = [env_id, verdict, str(contender), *rest, number(group.finals.mean())]
             rows.append([*row, str(group.ablation_of), steps_text(group.budget), str(group.seeds)])

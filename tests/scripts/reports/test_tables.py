@@ -11,6 +11,7 @@ from synthetic_studies import HIGH, LOW, MIXED, write_group, write_run, write_st
 from geonpg.scripts.common.published import PAPER_LEVEL, PUBLISHED, RANDOM_LEVEL
 from geonpg.scripts.reports.reading import read_study
 from geonpg.scripts.reports.reporting import read_report
+from geonpg.scripts.reports.summary import runs_line
 from geonpg.scripts.reports.tables import report_tables
 
 
@@ -87,6 +88,20 @@ def test_ablations_alone(tmp_path: Path) -> None:
     write_group(tmp_path / "Hopper-v4/no-averaging/ng", LOW, preset="paper")  # of another whole
     verdicts = {row["ablation"]: row["verdict"] for row in rows(tmp_path, "ablations")}
     assert verdicts == {"no-averaging/geo": "worse", "no-averaging/ng": "nothing to compare with"}
+
+
+def test_longer_runs_are_no_ablation_and_do_not_push_the_study_aside(tmp_path: Path) -> None:
+    write_group(tmp_path / "study/Hopper-v4/default/geo", LOW)
+    write_group(tmp_path / "long/Hopper-v4/long/geo", HIGH, steps=10_000_000, preset="default")
+    (row,) = rows(tmp_path, "long")
+    assert (row["task"], row["method"], row["steps"]) == ("Hopper-v4", "default/geo", "10.00 M")
+    assert float(row["evaluation"]) == pytest.approx(np.mean(HIGH), abs=0.5)
+    assert [table.name for table in report_tables(read_study(tmp_path)) if table.name == "ablations"] == []
+    (main,) = rows(tmp_path, "tasks")
+    assert main["steps"] == "1.00 M"
+    assert "5 longer runs" in runs_line(read_study(tmp_path))
+    assert "ablation" not in runs_line(read_study(tmp_path))
+    assert read_report(tmp_path).numbers()["final/Hopper-v4/long/geo"] == pytest.approx(np.mean(HIGH))
 
 
 def test_A9_what_runs_keep_to_the_end(tmp_path: Path) -> None:
