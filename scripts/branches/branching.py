@@ -1,7 +1,5 @@
 """What `geonpg branch` does with its arguments: the queue of trunks, and their tables and figure."""
 
-import json
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -11,18 +9,18 @@ from tqdm import tqdm
 
 from geonpg.configs import Settings, load, to_toml
 from geonpg.envs import is_native
-from geonpg.errors import Refused, require
+from geonpg.errors import require
 from geonpg.scripts.branches.analysis import branch_numbers, branch_tables, read_branches
 from geonpg.scripts.branches.design import BRANCH_TASKS, DESIGN, Design
 from geonpg.scripts.branches.figures import branch_figure
 from geonpg.scripts.branches.rows import BRANCH_RULES, read_rows, rows_path
-from geonpg.scripts.common.artifacts import Table, markdown, write_tables
+from geonpg.scripts.common.artifacts import Table, write_tables
 from geonpg.scripts.common.locks import locked
-from geonpg.scripts.common.parser import refuse
 from geonpg.scripts.common.pin import pin, pin_text
-from geonpg.scripts.common.stopping import Signals, listening
+from geonpg.scripts.common.stopping import Signals
 from geonpg.scripts.common.style import FORMATS, write_figure
 from geonpg.scripts.jobs.child import worker_command
+from geonpg.scripts.jobs.concluding import conclude
 from geonpg.scripts.jobs.queue import LOCK_SECONDS
 from geonpg.scripts.jobs.queue_local import LocalItem, LocalQueue
 from geonpg.scripts.runs.building import make_env
@@ -116,27 +114,6 @@ def report(results: Path) -> tuple[list[Table], dict[str, float]]:
 
 def branch(arguments: Namespace) -> int:
     """Run the trunks that are not complete and report on all; returns the command's exit code."""
-    return conclude(arguments, lambda signals: execute(arguments, signals), report)
-
-
-def conclude(
-    arguments: Namespace,
-    execute: Callable[[Signals], Mapping[str, str]],
-    report: Callable[[Path], tuple[list[Table], dict[str, float]]],
-) -> int:
-    """Run what is missing, unless only a report is wanted, and print the report; returns the command's exit code."""
-    failed: Mapping[str, str] = {}
-    try:
-        with listening() as signals:
-            if not arguments.only_report:
-                failed = execute(signals)
-            if signals():
-                print("stopped: the same command continues", file=sys.stderr)
-                return 128 + signals.received
-            tables, numbers = report(arguments.results)
-    except (Refused, OSError) as error:
-        return refuse("geonpg branch", error)
-    print(json.dumps(numbers) if arguments.json else markdown(tables))
-    for name, reason in failed.items():
-        print(f"{name} failed: {reason}", file=sys.stderr)
-    return 1 if failed else 0
+    return conclude(
+        "geonpg branch", arguments, lambda signals: execute(arguments, signals), lambda: report(arguments.results)
+    )

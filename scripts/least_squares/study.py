@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,13 +12,14 @@ from tqdm import tqdm
 
 from geonpg.errors import Refused, known, require
 from geonpg.files import write_text
-from geonpg.scripts.common.artifacts import Table, markdown, write_tables
+from geonpg.scripts.common.artifacts import Table, write_tables
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.parser import refuse
 from geonpg.scripts.common.pin import pin
-from geonpg.scripts.common.stopping import Signals, listening
+from geonpg.scripts.common.stopping import Signals
 from geonpg.scripts.common.style import FORMATS, write_figure
 from geonpg.scripts.jobs.child import worker_command
+from geonpg.scripts.jobs.concluding import conclude
 from geonpg.scripts.jobs.matrix import seeds_from
 from geonpg.scripts.jobs.queue import LOCK_SECONDS
 from geonpg.scripts.jobs.queue_local import LocalItem, LocalQueue
@@ -31,6 +31,7 @@ from geonpg.scripts.least_squares.pieces import Piece, pieces_of
 from geonpg.scripts.least_squares.pinns import PINNS
 from geonpg.scripts.least_squares.tables import tables_of
 
+COMMAND = "geonpg residuals"
 POLL_SECONDS = 0.5
 CONFIRMING, EXPLORING = "0-9", "1000-1001"  # seeds: of the study, and of a quick look
 NUMBERS = "numbers.json"
@@ -136,19 +137,8 @@ def report(study: Study) -> tuple[list[Table], dict[str, float]]:
 
 def study_residuals(arguments: Namespace) -> int:
     """Run what is missing and report on all; return the command's exit code."""
-    failed: Mapping[str, str] = {}
     try:
         study = study_from(arguments)
-        with listening() as signals:
-            if not arguments.only_report:
-                failed = execute(study, arguments.jobs, signals)
-            if signals():
-                print("stopped: the same command continues", file=sys.stderr)
-                return 128 + signals.received
-            tables, numbers = report(study)
-    except (Refused, OSError) as error:
-        return refuse("geonpg residuals", error)
-    print(json.dumps(numbers) if arguments.json else markdown(tables))
-    for name, reason in failed.items():
-        print(f"{name} failed: {reason}", file=sys.stderr)
-    return 1 if failed else 0
+    except Refused as error:
+        return refuse(COMMAND, error)
+    return conclude(COMMAND, arguments, lambda signals: execute(study, arguments.jobs, signals), lambda: report(study))

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from geonpg.configs import to_toml
 from geonpg.errors import require
-from geonpg.scripts.branches.branching import Trunks, conclude, require_native
+from geonpg.scripts.branches.branching import Trunks, require_native
 from geonpg.scripts.branches.design import DESIGN
 from geonpg.scripts.common.artifacts import Table, write_tables
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.common.pin import pin_text
 from geonpg.scripts.common.stopping import Signals
 from geonpg.scripts.common.style import FORMATS, write_figure
+from geonpg.scripts.jobs.concluding import conclude
 from geonpg.scripts.jobs.queue import LOCK_SECONDS
 from geonpg.scripts.maps.analysis import map_numbers, map_tables, read_map
 from geonpg.scripts.maps.figures import map_figure
@@ -70,4 +71,6 @@ def report(results: Path) -> tuple[list[Table], dict[str, float]]:
 def make_map(arguments: Namespace) -> int:
     """Grow the trunks that are not complete and report on all; returns the command's exit code."""
     path, results, jobs = arguments.grid, arguments.results, arguments.jobs
-    return conclude(arguments, lambda signals: execute(path, results, jobs, signals), report)
+    return conclude(
+        "geonpg branch", arguments, lambda signals: execute(path, results, jobs, signals), lambda: report(results)
+    )
