@@ -7,6 +7,7 @@ J^T u along a direction (algorithm 3). Autograd is not involved, which is what m
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import torch
@@ -109,9 +110,26 @@ class FeedForward(Linearisation):
     def _present(self, derivative: Tensor | None) -> Tensor:
         return torch.zeros_like(self.z) if derivative is None else derivative
 
+    @cached_property
+    def _slopes(self) -> list[Tensor] | None:
+        """The gradient of a single output at every layer's value; None if there are several outputs.
+
+        J v is then a sum over layers, and J^T u needs no sweep: half the products of conjugate gradients are saved.
+        """
+        if self.z.shape[1] != 1:
+            return None
+        slopes = [torch.ones_like(self.z)]
+        for layer in reversed(self.layers[1:]):
+            slopes.insert(0, layer.pull(slopes[0]))
+        return slopes
+
     def first(self, v: Tensor) -> Tensor:
-        """Compute R = J v in one forward sweep."""
-        return self._present(self._firsts(v)[-1])
+        """Compute R = J v in one forward sweep, or layer by layer for a single output."""
+        if self._slopes is None:
+            return self._present(self._firsts(v)[-1])
+        own = [layer.first(None, direction) for layer, direction in zip(self.layers, self._per_layer(v), strict=True)]
+        parts = [torch.linalg.vecdot(r, d)[:, None] for r, d in zip(own, self._slopes, strict=True) if r is not None]
+        return torch.stack(parts).sum(0) if parts else torch.zeros_like(self.z)
 
     def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Compute R and S in one forward sweep."""
@@ -122,8 +140,11 @@ class FeedForward(Linearisation):
         return self._present(r), self._present(s)
 
     def pullback(self, u: Tensor) -> Tensor:
-        """Compute J^T u in one backward sweep."""
-        return self.layout.flatten(self._gradients(lambda layer, d: layer.gradients(d), u))
+        """Compute J^T u in one backward sweep, or layer by layer for a single output."""
+        if self._slopes is None:
+            return self.layout.flatten(self._gradients(lambda layer, d: layer.gradients(d), u))
+        gradients = [layer.gradients(u * d) for layer, d in zip(self.layers, self._slopes, strict=True)]
+        return self.layout.flatten(list(chain.from_iterable(gradients)))
 
     def pullback_each(self, u: Tensor) -> Tensor:
         """Compute the rows of J^T u in one backward sweep."""

@@ -1,5 +1,7 @@
 """The written-out derivatives against torch.func, and both against plain autograd, in float64."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -34,9 +36,17 @@ def both(module: nn.Module, x: Tensor) -> tuple[Linearisation, Linearisation]:
     return fast.linearise(y, Call((x,))), slow.linearise(y, Call((x,)))
 
 
-@pytest.fixture(params=ACTIVATIONS)
+LAST = {
+    "several outputs": FreeLogStd(3),
+    "one output": nn.Linear(3, 1),
+    "one, bent": nn.Sequential(nn.Linear(3, 1), nn.Tanh()),
+}
+
+
+@pytest.fixture(params=product(ACTIVATIONS, LAST), ids=", ".join)
 def pair(request: pytest.FixtureRequest) -> tuple[Linearisation, Linearisation, Tensor, Tensor]:
-    module = chain(ACTIVATIONS[request.param], FreeLogStd(3).double())
+    activation, last = request.param
+    module = chain(ACTIVATIONS[activation], LAST[last].double())
     x = 3 * torch.randn(7, 4, dtype=torch.float64)
     fast, slow = both(module, x)
     assert isinstance(fast, FeedForward)
