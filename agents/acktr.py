@@ -31,7 +31,7 @@ from .inputs import Change, InputFollower, follow
 from .observations import Array
 from .optimizers import critic_optimizer, policy_optimizer
 from .outputs import Networks
-from .policy import POLICY_ALIASES, with_hidden
+from .policy import POLICY_ALIASES
 from .refusing import ACTION_SPACES, refusing_spaces
 from .settings import ActorSettings, CriticSettings, settings_of
 from .threads import threads_for, using_threads
@@ -135,8 +135,8 @@ class ACKTR(OnPolicyAlgorithm):
             super().__init__(
                 policy, cast(GymEnv, env), learning_rate, n_steps, gamma, gae_lambda, ent_coef, vf_coef, max_grad_norm,
                 use_sde, sde_sample_freq, rollout_buffer_class, rollout_buffer_kwargs, stats_window_size,
-                tensorboard_log, policy_kwargs=with_hidden(policy, policy_kwargs), verbose=verbose, seed=seed,
-                device=device, supported_action_spaces=ACTION_SPACES, _init_setup_model=False,
+                tensorboard_log, policy_kwargs=policy_kwargs, verbose=verbose, seed=seed, device=device,
+                supported_action_spaces=ACTION_SPACES, _init_setup_model=False,
             )
         self.normalize_advantage, self.advantage_floor, self.anneal = normalize_advantage, advantage_floor, anneal
         self.method, self.solver, self.alpha, self.connection = method, solver, alpha, connection

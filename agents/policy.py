@@ -15,7 +15,6 @@ from torch import nn
 
 from geonpg.errors import Refused
 
-HIDDEN = (128, 128)  # sizes of the hidden layers of an agent that is not told otherwise: the preset's
 LAST_ROWS = 0.1  # length of the rows of the policy's last layer at the start, with `unit_rows`
 
 
@@ -101,14 +100,3 @@ POLICY_ALIASES: dict[str, type[BasePolicy]] = {
     "CnnPolicy": ACKTRCnnPolicy,
     "MultiInputPolicy": ACKTRMultiInputPolicy,
 }
-
-
-def with_hidden(policy: str | type[BasePolicy], policy_kwargs: dict[str, Any] | None) -> dict[str, Any]:
-    """Keywords of a policy with our hidden layers, unless they are given, or the policy is for images or not ours.
-
-    Not a default of the policies: files of earlier versions do not name their layers, which were SB3's.
-    """
-    wide = POLICY_ALIASES["MlpPolicy"], POLICY_ALIASES["MultiInputPolicy"]
-    ours = POLICY_ALIASES.get(policy) if isinstance(policy, str) else policy
-    layers = {"net_arch": {"pi": list(HIDDEN), "vf": list(HIDDEN)}} if ours in wide else {}
-    return {**layers, **(policy_kwargs or {})}

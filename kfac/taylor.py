@@ -2,7 +2,8 @@
 
 A network is linearised at one parameter vector on one batch. From there on, every derivative is one
 sweep over stored activations: R and S (paper, algorithms 1 and 2), J^T u, and the derivative of
-J^T u along a direction (algorithm 3). Autograd is not involved, which is what makes it fast.
+J^T u along a direction (algorithm 3). With a single output R and J^T u need one product per layer.
+Autograd is not involved, which is what makes it fast.
 """
 
 from collections.abc import Callable, Sequence
@@ -111,25 +112,27 @@ class FeedForward(Linearisation):
         return torch.zeros_like(self.z) if derivative is None else derivative
 
     @cached_property
-    def _slopes(self) -> list[Tensor] | None:
-        """The gradient of a single output at every layer's value; None if there are several outputs.
+    def _slopes(self) -> dict[int, Tensor] | None:
+        """The gradient of a single output at the value of every layer with parameters; None if there are several.
 
-        J v is then a sum over layers, and J^T u needs no sweep: half the products of conjugate gradients are saved.
+        J v is then a sum over layers, and J^T u needs no sweep: that saves half the large products of a solve.
         """
         if self.z.shape[1] != 1:
             return None
-        slopes = [torch.ones_like(self.z)]
-        for layer in reversed(self.layers[1:]):
-            slopes.insert(0, layer.pull(slopes[0]))
-        return slopes
+        d, slopes = torch.ones_like(self.z), dict[int, Tensor]()
+        for i in reversed(range(len(self.layers))):
+            if self.plan[i].parameters:
+                slopes[i] = d
+            d = self.layers[i].pull(d) if i else d
+        return dict(reversed(slopes.items()))
 
     def first(self, v: Tensor) -> Tensor:
         """Compute R = J v in one forward sweep, or layer by layer for a single output."""
         if self._slopes is None:
             return self._present(self._firsts(v)[-1])
-        own = [layer.first(None, direction) for layer, direction in zip(self.layers, self._per_layer(v), strict=True)]
-        parts = [torch.linalg.vecdot(r, d)[:, None] for r, d in zip(own, self._slopes, strict=True) if r is not None]
-        return torch.stack(parts).sum(0) if parts else torch.zeros_like(self.z)
+        directions = self._per_layer(v)
+        own = [(self._present(self.layers[i].first(None, directions[i])), d) for i, d in self._slopes.items()]
+        return torch.stack([torch.linalg.vecdot(r, d) for r, d in own]).sum(0)[:, None]
 
     def second(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Compute R and S in one forward sweep."""
@@ -143,7 +146,7 @@ class FeedForward(Linearisation):
         """Compute J^T u in one backward sweep, or layer by layer for a single output."""
         if self._slopes is None:
             return self.layout.flatten(self._gradients(lambda layer, d: layer.gradients(d), u))
-        gradients = [layer.gradients(u * d) for layer, d in zip(self.layers, self._slopes, strict=True)]
+        gradients = [self.layers[i].gradients(u * d) for i, d in self._slopes.items()]
         return self.layout.flatten(list(chain.from_iterable(gradients)))
 
     def pullback_each(self, u: Tensor) -> Tensor:

@@ -6,12 +6,10 @@ from typing import Any
 import gymnasium
 import pytest
 import torch
-from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import nn
 
 from geonpg.agents import ACKTR
-from geonpg.agents.policy import HIDDEN, ACKTRPolicy, with_hidden
-from geonpg.configs import Settings
+from geonpg.agents.policy import ACKTRPolicy
 from geonpg.errors import Refused
 
 
@@ -60,23 +58,3 @@ def test_a_critic_with_extras_comes_back_as_wide(tmp_path: Path) -> None:
 def test_extras_are_refused_where_the_critic_cannot_see_them(env: str, network: dict[str, Any]) -> None:
     with pytest.raises(Refused, match="critic_extras takes continuous actions and a critic with hidden layers"):
         made(env, critic_extras=True, **network)
-
-
-def test_hidden_layers_are_the_presets_unless_they_are_given() -> None:
-    assert Settings().hidden == Settings().critic_hidden == HIDDEN
-    wide = {"net_arch": {"pi": list(HIDDEN), "vf": list(HIDDEN)}}
-    assert with_hidden("MlpPolicy", None) == with_hidden(ACKTRPolicy, {}) == wide
-    assert with_hidden("MultiInputPolicy", {"ortho_init": False}) == {**wide, "ortho_init": False}
-    assert with_hidden("MlpPolicy", {"net_arch": [8]}) == {"net_arch": [8]}
-    assert with_hidden("CnnPolicy", None) == with_hidden(ActorCriticPolicy, None) == {}
-
-
-def test_a_file_of_an_earlier_version_has_the_layers_that_were_sb3s(tmp_path: Path) -> None:
-    """Before 0.6.0 a file of an agent with default layers named none."""
-    agent = ACKTR("MlpPolicy", "CartPole-v1", policy_kwargs={"net_arch": {"pi": [64, 64], "vf": [64, 64]}}, seed=0)
-    del agent.policy_kwargs["net_arch"]
-    agent.save(tmp_path / "earlier")
-    again = ACKTR.load(tmp_path / "earlier")
-    assert str(again.policy) == str(agent.policy)
-    for name, weights in agent.policy.state_dict().items():
-        assert torch.equal(again.policy.state_dict()[name], weights)

@@ -93,7 +93,7 @@ def test_a_wrong_value_is_refused_with_the_legal_ones(key: str) -> None:
 
 
 def test_settings_are_values() -> None:
-    assert Settings(learning_rate=1.0) == Settings(hidden=[128, 128], learning_rate=1)
-    assert hash(Settings(learning_rate=1.0)) == hash(Settings(hidden=[128, 128], learning_rate=1))
+    assert Settings(learning_rate=1.0) == Settings(hidden=[64, 64], learning_rate=1)
+    assert hash(Settings(learning_rate=1.0)) == hash(Settings(hidden=[64, 64], learning_rate=1))
     with pytest.raises(FrozenInstanceError):
         Settings().gamma = 0.5

@@ -33,7 +33,7 @@ def test_the_presets_are_the_zoos() -> None:
     from torch import nn
 
     kwargs = eval(hopper["policy_kwargs"], {"nn": nn})
-    assert kwargs["net_arch"] == {"pi": [128, 128], "vf": [128, 128]}
+    assert kwargs["net_arch"] == {"pi": [64, 64], "vf": [64, 64]}
     assert kwargs["activation_fn"] is nn.Tanh
     assert set(eval(hopper["normalize"])) <= set(VecNormalize.__init__.__annotations__)
 
