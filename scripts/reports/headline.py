@@ -1,7 +1,6 @@
 """Ours against PPO on one picture: the study's returns over steps above, the races' over minutes below."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,13 +13,16 @@ from geonpg.scripts.reports.comparisons import MAIN_PRESET
 from geonpg.scripts.reports.curves import STEP_UNITS, band
 from geonpg.scripts.reports.recorded_run import Contender, GroupName
 from geonpg.scripts.reports.study import Study
+from geonpg.scripts.reports.words import span
 
-# By contestant of the races: what it is called in the study, and how it looks.
+# By contestant of the races: what it is called in the study.
 WHO = {OURS: Contender(MAIN_PRESET, METHOD), "ppo": Contender("ppo", "zoo")}
-LOOK: Mapping[str, dict[str, Any]] = {
-    OURS: {"color": METHOD_STYLE[METHOD]["color"], "label": f"{METHOD}, ours"},
-    "ppo": {"color": OTHER_COLOURS[0], "label": "SB3's PPO, rl-zoo's settings"},
-}
+NAMES = {OURS: f"{METHOD}, ours", "ppo": "SB3's PPO, rl-zoo's settings"}
+COLOURS = {OURS: METHOD_STYLE[METHOD]["color"], "ppo": OTHER_COLOURS[0]}
+NOTE = (
+    "Ours against PPO, deterministic returns: over steps, the means of the study with their 95 % intervals; over "
+    "minutes, the means of the races with the range of their seeds."
+)
 UNIT = 1e6
 MOST = 4  # tasks side by side
 
@@ -47,8 +49,16 @@ def headline_figure(study: Study, raced: RaceStudy) -> Figure | None:
         draw_minutes(over_minutes, race)
     for first in (above[0], below[0]):
         first.set_ylabel("return")
-    figure.legend(*above[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(WHO), frameon=False)
+    labels = [legend_label(contestant, study, races) for contestant in WHO]
+    figure.legend(above[0].lines, labels, loc="outside lower center", ncols=len(WHO), frameon=False)
     return figure
+
+
+def legend_label(contestant: str, study: Study, races: Sequence[Race]) -> str:
+    """Name a contestant, and count its seeds."""
+    by_steps = span(study.main[GroupName(race.env_id, WHO[contestant])].seeds for race in races)
+    by_minutes = span(len(race.entries[contestant]) for race in races)
+    return f"{NAMES[contestant]} (seeds: {by_steps} above, {by_minutes} below)"
 
 
 def draw_steps(ax: Axes, study: Study, env_id: str) -> None:
@@ -56,8 +66,9 @@ def draw_steps(ax: Axes, study: Study, env_id: str) -> None:
     for contestant, contender in WHO.items():
         group = study.main[GroupName(env_id, contender)]
         x, estimate = band([run.evaluation for run in group.runs], group.budget)
-        ax.fill_between(x / UNIT, estimate.low, estimate.high, color=LOOK[contestant]["color"], alpha=0.15, linewidth=0)
-        ax.plot(x / UNIT, estimate.value, **LOOK[contestant])
+        colour = COLOURS[contestant]
+        ax.fill_between(x / UNIT, estimate.low, estimate.high, color=colour, alpha=0.15, linewidth=0)
+        ax.plot(x / UNIT, estimate.value, color=colour)
     ax.set(title=env_id, xlabel=STEP_UNITS[UNIT])
     ax.set_xlim(left=0)
     plain(ax)
@@ -65,10 +76,10 @@ def draw_steps(ax: Axes, study: Study, env_id: str) -> None:
 
 def draw_minutes(ax: Axes, race: Race) -> None:
     """Mean over seeds with their range."""
-    for contestant, look in LOOK.items():
+    for contestant, colour in COLOURS.items():
         minutes, returns = race.curve(contestant)
         low, high = returns.min(axis=0), returns.max(axis=0)
-        ax.fill_between(minutes, low, high, color=look["color"], alpha=0.15, linewidth=0)
-        ax.plot(minutes, returns.mean(axis=0), **look)
+        ax.fill_between(minutes, low, high, color=colour, alpha=0.15, linewidth=0)
+        ax.plot(minutes, returns.mean(axis=0), color=colour)
     on_minutes(ax, race)
     ax.set_xlabel("minutes of training")

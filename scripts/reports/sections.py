@@ -11,7 +11,7 @@ from geonpg.scripts.maps.analysis import NO_MAP, MapStudy, map_tables
 from geonpg.scripts.maps.figures import map_figure
 from geonpg.scripts.races.analysis import NO_RACES, RaceStudy, race_tables
 from geonpg.scripts.races.figures import race_figure
-from geonpg.scripts.reports import page
+from geonpg.scripts.reports import headline, page
 from geonpg.scripts.reports.curves import ALL_TASKS, SETS, CurveFigure
 from geonpg.scripts.reports.figures import legend_labels, single, styles
 from geonpg.scripts.reports.page import Section
@@ -46,7 +46,7 @@ def sections(
     """All sections in the order of the page; `aggregates` are figures by the name of the table that they belong to."""
     several = len({each.which for each in curves}) > 1
     found = [curve_section(study, each, several) for each in curves]
-    found += [Section("By the clock", race_parts(raced))] if raced else []
+    found += [Section("By the clock", [*headline_parts(study, raced), *race_parts(raced)])] if raced else []
     geometry = branch_parts(branched) if branched else []
     for table in tables:
         if table.title == GEOMETRY:
@@ -79,6 +79,13 @@ def map_parts(mapped: MapStudy) -> list[str]:
     figure = page.figure_html(map_figure(mapped), "Held-out gain by batch and size of step", wide=True)
     folded = [page.folded(table.title, page.table_html(table)) for table in others]
     return [page.paragraph(LONG_STEPS, "note"), figure, page.table_html(first), *folded]
+
+
+def headline_parts(study: Study, raced: RaceStudy) -> list[str]:
+    """Ours against PPO, where the study and the races have both."""
+    figure = headline.headline_figure(study, raced)
+    shown = "Return over steps and over minutes, ours and PPO"
+    return [page.paragraph(headline.NOTE, "note"), page.figure_html(figure, shown, wide=True)] if figure else []
 
 
 def race_parts(raced: RaceStudy) -> list[str]:

@@ -35,6 +35,11 @@ class SeedGroup:
         return self.runs[0].ablation_of
 
     @property
+    def is_long(self) -> bool:
+        """Whether these runs are labelled as longer runs of the preset itself."""
+        return self.ablation_of is not None and self.name.contender.preset == LONG
+
+    @property
     def episodes(self) -> int:
         """Episodes of the last evaluation."""
         return min(run.episodes[-1] for run in self.runs)

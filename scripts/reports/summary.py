@@ -3,7 +3,7 @@
 from geonpg.scripts.branches.analysis import ALL, PRIMARY, REFERENCE, BranchStudy, judged, places
 from geonpg.scripts.common.intervals import COUNT, SEEDS, student
 from geonpg.scripts.reports.comparisons import iqm, over_reference, scored
-from geonpg.scripts.reports.study import LONG, Study
+from geonpg.scripts.reports.study import Study
 from geonpg.scripts.reports.words import counted, steps_range, with_interval
 
 MOST_RESULTS = 4  # in a line
@@ -17,9 +17,9 @@ def summary(study: Study, branched: BranchStudy) -> dict[str, str]:
 def runs_line(study: Study) -> str:
     """Count what was run, and what of it is not in the tables."""
     sentences = [finished_sentence(study)]
-    beside = {name: group.seeds for name, group in study.groups.items() if name not in study.main}
-    longer = sum(seeds for name, seeds in beside.items() if name.contender.preset == LONG)
-    if ablations := sum(beside.values()) - longer:
+    beside = [group for name, group in study.groups.items() if name not in study.main]
+    longer = sum(group.seeds for group in beside if group.is_long)
+    if ablations := sum(group.seeds for group in beside) - longer:
         sentences.append(f"{counted('ablation run', ablations)}.")
     if longer:
         sentences.append(f"{counted('longer run', longer)}.")

@@ -19,7 +19,7 @@ from geonpg.scripts.common.published import (
 from geonpg.scripts.reports.comparisons import Comparison, Pair, iqm, over_others, over_reference, scored
 from geonpg.scripts.reports.few_updates import large_tables
 from geonpg.scripts.reports.recorded_run import Contender, GroupName
-from geonpg.scripts.reports.study import LONG, SeedGroup, Study
+from geonpg.scripts.reports.study import SeedGroup, Study
 from geonpg.scripts.reports.words import episodes_text, estimated, span, steps_range, steps_text
 
 INTERVAL = "95 % interval"
@@ -183,8 +183,8 @@ def spread(scores: Array) -> str:
 def long_table(study: Study) -> Table:
     """What the main preset reaches in more steps."""
     rows = []
-    for (env_id, contender), group in study.groups.items():
-        if group.ablation_of is not None and contender.preset == LONG:
+    for (env_id, _), group in study.groups.items():
+        if group.is_long:
             row = [env_id, str(group.ablation_of), steps_text(group.budget), *estimated(student(group.finals))]
             row += [number(group.bests.mean()), number(group.training_finals.mean())]
             rows.append([*row, number(float(np.median(group.minutes))), str(group.seeds)])
@@ -197,7 +197,7 @@ def ablation_table(study: Study) -> Table:
     """Every ablation against the method that it is an ablation of."""
     rows = []
     for (env_id, contender), group in study.groups.items():
-        if group.ablation_of is not None and contender.preset not in (WHOLE, LONG):
+        if group.ablation_of is not None and contender.preset != WHOLE and not group.is_long:
             verdict, *rest = against_whole(study, group)
             row = [env_id, verdict, str(contender), *rest, number(group.finals.mean())]
             rows.append([*row, str(group.ablation_of), steps_text(group.budget), str(group.seeds)])

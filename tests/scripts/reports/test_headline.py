@@ -7,28 +7,33 @@ from synthetic_studies import HIGH, LOW, write_group
 from tiny_races import write_entry
 
 from geonpg.scripts.races.course import Entry
-from geonpg.scripts.reports.headline import headline_figure, shared_races
+from geonpg.scripts.reports.headline import NOTE, headline_figure, shared_races
 from geonpg.scripts.reports.reporting import read_report
 
 MINUTES = {0.5: 100.0, 1.0: 900.0, 5.0: 1500.0}
+THEIRS = {minute: found / 3 for minute, found in MINUTES.items()}
 
 
 def write_both(root: Path) -> None:
-    """Ours and PPO on three tasks, of which one was not raced and one has no PPO in its race."""
+    """Ours and PPO: Hopper has everything, and a longer race; others lack a race, PPO's race, or runs."""
     for env_id in ("Hopper-v4", "Walker2d-v4", "HalfCheetah-v4"):
         write_group(root / f"study/{env_id}/default/geo", HIGH)
         write_group(root / f"study/{env_id}/ppo/zoo", LOW)
-    for entry in (Entry("Hopper-v4", "ppo", 0, 5.0), Entry("Hopper-v4", "geonpg", 0, 5.0)):
-        write_entry(root / "race", entry, MINUTES)
+    for env_id in ("Hopper-v4", "Ant-v4"):
+        write_entry(root / "race", Entry(env_id, "ppo", 0, 5.0), THEIRS)
+        write_entry(root / "race", Entry(env_id, "geonpg", 0, 5.0), MINUTES)
     write_entry(root / "race", Entry("Hopper-v4", "geonpg", 1, 5.0), {m: r + 200 for m, r in MINUTES.items()})
+    for contestant in ("geonpg", "ppo"):
+        write_entry(root / "race", Entry("Hopper-v4", contestant, 0, 30.0), {30.0: 9999.0})
     write_entry(root / "race", Entry("Walker2d-v4", "geonpg", 0, 5.0), MINUTES)
 
 
 def test_only_tasks_that_have_all_four_curves(tmp_path: Path) -> None:
     write_both(tmp_path)
     found = read_report(tmp_path)
-    assert [race.env_id for race in shared_races(found.study, found.raced)] == ["Hopper-v4"]
+    assert [(race.env_id, race.minutes) for race in shared_races(found.study, found.raced)] == [("Hopper-v4", 5.0)]
     assert "headline" in found.figures()
+    assert NOTE in found.page()
 
 
 def test_the_curves_are_those_of_the_study_and_of_the_race(tmp_path: Path) -> None:
@@ -38,12 +43,19 @@ def test_the_curves_are_those_of_the_study_and_of_the_race(tmp_path: Path) -> No
     assert figure is not None
     by_steps, by_minutes = figure.axes
     assert by_steps.get_title() == "Hopper-v4"
-    ends = {line.get_label(): line.get_xydata()[-1] for line in by_steps.lines}
-    assert np.allclose([end[0] for end in ends.values()], 1.0)
-    assert np.allclose([end[1] for end in ends.values()], [np.mean(HIGH), np.mean(LOW)])
-    curves = {line.get_label(): line.get_xydata() for line in by_minutes.lines}
-    assert list(curves) == list(ends)
-    assert np.array_equal(next(iter(curves.values())), [[m, r + 100] for m, r in MINUTES.items()])
+    ends = [line.get_xydata()[-1] for line in by_steps.lines]
+    assert np.allclose(ends, [[1.0, np.mean(HIGH)], [1.0, np.mean(LOW)]])
+    ours, theirs = (line.get_xydata() for line in by_minutes.lines)
+    assert np.array_equal(ours, [[minute, found + 100] for minute, found in MINUTES.items()])
+    assert np.array_equal(theirs, list(THEIRS.items()))
+    colours = [[line.get_color() for line in ax.lines] for ax in (by_steps, by_minutes)]
+    assert colours[0] == colours[1]
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == [
+        "geo, ours (seeds: 5 above, 2 below)",
+        "SB3's PPO, rl-zoo's settings (seeds: 5 above, 1 below)",
+    ]
 
 
 def test_nothing_is_drawn_without_a_race(tmp_path: Path) -> None:
