@@ -48,13 +48,18 @@ def race_figure(study: RaceStudy) -> Figure:
 
 def draw(left: Axes, right: Axes, race: Race, contestant: str, look: Mapping[str, dict[str, Any]]) -> None:
     """Draw a contestant's returns, with the range of its seeds, and its steps."""
-    minutes, returns = race.curve(contestant)
     style = {"markersize": 4, "linewidth": 1.5 if contestant == OURS else 1.0, **look[contestant]}
-    left.plot(minutes, returns.mean(axis=0), label=contestant, **style)
+    draw_returns(left, race, contestant, style)
+    right.plot(race.curve(contestant)[0], np.maximum(race.steps(contestant), 1), **style)
+
+
+def draw_returns(ax: Axes, race: Race, contestant: str, style: Mapping[str, Any]) -> None:
+    """Draw a contestant's returns over minutes, with the range of its seeds."""
+    minutes, returns = race.curve(contestant)
+    ax.plot(minutes, returns.mean(axis=0), label=contestant, **style)
     if len(returns) > 1:
         low, high = returns.min(axis=0), returns.max(axis=0)
-        left.fill_between(minutes, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    right.plot(minutes, np.maximum(race.steps(contestant), 1), **style)
+        ax.fill_between(minutes, low, high, color=style["color"], alpha=0.15, linewidth=0)
 
 
 def on_minutes(ax: Axes, race: Race) -> None:

@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from geonpg.scripts.common.style import METHOD_STYLE, OTHER_COLOURS, WIDTH, plain
 from geonpg.scripts.races.analysis import Race, RaceStudy
 from geonpg.scripts.races.contestants import METHOD, OURS
-from geonpg.scripts.races.figures import on_minutes
+from geonpg.scripts.races.figures import draw_returns, on_minutes
 from geonpg.scripts.reports.comparisons import MAIN_PRESET
 from geonpg.scripts.reports.curves import STEP_UNITS, band
+from geonpg.scripts.reports.figures import BAND
 from geonpg.scripts.reports.recorded_run import Contender, GroupName
 from geonpg.scripts.reports.study import Study
 from geonpg.scripts.reports.words import span
@@ -67,7 +68,7 @@ def draw_steps(ax: Axes, study: Study, env_id: str) -> None:
         group = study.main[GroupName(env_id, contender)]
         x, estimate = band([run.evaluation for run in group.runs], group.budget)
         colour = COLOURS[contestant]
-        ax.fill_between(x / UNIT, estimate.low, estimate.high, color=colour, alpha=0.15, linewidth=0)
+        ax.fill_between(x / UNIT, estimate.low, estimate.high, color=colour, alpha=BAND, linewidth=0)
         ax.plot(x / UNIT, estimate.value, color=colour)
     ax.set(title=env_id, xlabel=STEP_UNITS[UNIT])
     ax.set_xlim(left=0)
@@ -77,9 +78,6 @@ def draw_steps(ax: Axes, study: Study, env_id: str) -> None:
 def draw_minutes(ax: Axes, race: Race) -> None:
     """Mean over seeds with their range."""
     for contestant, colour in COLOURS.items():
-        minutes, returns = race.curve(contestant)
-        low, high = returns.min(axis=0), returns.max(axis=0)
-        ax.fill_between(minutes, low, high, color=colour, alpha=0.15, linewidth=0)
-        ax.plot(minutes, returns.mean(axis=0), color=colour)
+        draw_returns(ax, race, contestant, {"color": colour})
     on_minutes(ax, race)
     ax.set_xlabel("minutes of training")
