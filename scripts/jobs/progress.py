@@ -24,6 +24,10 @@ class Progress:
     seconds: float = 0.0
     latest_return: float = math.nan
 
+    def since(self, before: "Progress") -> "Progress":
+        """Return what was made of it after an earlier moment."""
+        return Progress(self.steps - before.steps, self.seconds - before.seconds, self.latest_return)
+
 
 def progress_of(folder: Path) -> Progress:
     """Read how far the run in a folder is; zero before its first rows."""
@@ -39,20 +43,33 @@ ALIKE: tuple[Callable[[Job], Any], ...] = (
 )
 
 
-def speed_of(job: Job, measured: Iterable[tuple[Job, Progress]]) -> float | None:
-    """Return the steps per second of the runs most like this one; None before any has been measured."""
-    timed = [(other, progress) for other, progress in measured if progress.seconds > 0]
+Measured = Sequence[tuple[Job, Progress]]
+
+
+def speed_of(job: Job, lately: Measured, ever: Measured) -> float | None:
+    """Return the steps per second of the runs most like this one, lately if there are any; None before all measures."""
     for kind in ALIKE:
-        alike = [progress for other, progress in timed if kind(other) == kind(job)]
-        if alike:
-            return sum(p.steps for p in alike) / sum(p.seconds for p in alike)
+        for measured in (lately, ever):
+            alike = [progress for other, progress in measured if progress.seconds > 0 and kind(other) == kind(job)]
+            if alike:
+                return sum(p.steps for p in alike) / sum(p.seconds for p in alike)
     return None
 
 
-def time_left(jobs: Sequence[Job], progress: Mapping[str, Progress], done: Collection[str], slots: int) -> float | None:
-    """Estimate the seconds until all jobs are done, `slots` at a time; None before any speed is known."""
-    measured, todo = [(job, progress[job.name]) for job in jobs], [job for job in jobs if job.name not in done]
-    speeds = [speed_of(job, measured) for job in todo]
+def time_left(
+    jobs: Sequence[Job],
+    progress: Mapping[str, Progress],
+    before: Mapping[str, Progress],
+    done: Collection[str],
+    slots: int,
+) -> float | None:
+    """Estimate the seconds until all jobs are done, `slots` at a time; None before any speed is known.
+
+    What was made after `before` counts first: a machine may have been busier when the rest was, or another one.
+    """
+    ever, todo = [(job, progress[job.name]) for job in jobs], [job for job in jobs if job.name not in done]
+    lately = [(job, now.since(before[job.name])) for job, now in ever]
+    speeds = [speed_of(job, lately, ever) for job in todo]
     needs = [
         (job.steps - min(job.steps, progress[job.name].steps)) / speed
         for job, speed in zip(todo, speeds, strict=True)
@@ -70,7 +87,7 @@ class Board:
         self.jobs, self.root = jobs, root
         self.progress = {job.name: progress_of(root / job.name) for job in jobs}
         self.done = {job.name for job in jobs if is_done(root / job.name)}
-        self.began, self.steps_before = time.monotonic(), self.steps
+        self.began, self.steps_before, self.before = time.monotonic(), self.steps, dict(self.progress)
 
     @property
     def steps(self) -> int:
@@ -86,7 +103,7 @@ class Board:
 
     def lines(self, running: Iterable[str], failed: Collection[str], slots: int) -> list[str]:
         """Return one line about all runs, of which `slots` run at a time, and one about each that is running."""
-        left = time_left(self.jobs, self.progress, {*self.done, *failed}, slots)
+        left = time_left(self.jobs, self.progress, self.before, {*self.done, *failed}, slots)
         speed = max(0, self.steps - self.steps_before) / max(time.monotonic() - self.began, 1e-9)
         parts = [
             f"{len(self.done)} of {len(self.jobs)} runs done" + (f", {len(failed)} failed" if failed else ""),

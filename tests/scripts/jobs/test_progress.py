@@ -29,21 +29,38 @@ def test_the_speed_is_that_of_the_runs_most_alike() -> None:
         (job("Reacher-v4", seed=1), Progress()),
         (job("Hopper-v4", "ppo"), Progress(30, 1.0)),
     ]
-    assert speed_of(job("Hopper-v4", seed=7), measured) == 200
-    assert speed_of(job("Walker2d-v4"), measured) == 4600 / 4
-    assert speed_of(job("Walker2d-v4", "ppo"), measured) == 30
-    assert speed_of(job("Walker2d-v4", "trpo"), measured) == 4630 / 5
-    assert speed_of(job("Walker2d-v4"), [(job("Walker2d-v4"), Progress())]) is None
+    assert speed_of(job("Hopper-v4", seed=7), [], measured) == 200
+    assert speed_of(job("Walker2d-v4"), [], measured) == 4600 / 4
+    assert speed_of(job("Walker2d-v4", "ppo"), [], measured) == 30
+    assert speed_of(job("Walker2d-v4", "trpo"), [], measured) == 4630 / 5
+    assert speed_of(job("Walker2d-v4"), [], [(job("Walker2d-v4"), Progress())]) is None
+
+
+def test_what_was_measured_lately_is_believed_first() -> None:
+    ever = [(job("Hopper-v4"), Progress(100, 1.0)), (job("Reacher-v4"), Progress(300, 1.0))]
+    lately = [(job("Hopper-v4"), Progress(50, 0.1)), (job("Reacher-v4"), Progress())]
+    assert speed_of(job("Hopper-v4", seed=1), lately, ever) == 500
+    assert speed_of(job("Walker2d-v4"), lately, ever) == 500
+    assert speed_of(job("Reacher-v4", seed=1), lately, ever) == 300  # of an equal run, though earlier
+
+
+def test_a_busy_past_does_not_lengthen_the_time_left() -> None:
+    jobs = [job("Hopper-v4", seed=seed) for seed in range(3)]
+    past = {j.name: Progress() for j in jobs} | {jobs[0].name: Progress(1000, 100.0), jobs[1].name: Progress(200, 20.0)}
+    now = past | {jobs[1].name: Progress(600, 24.0)}  # 400 steps in 4 seconds
+    assert time_left(jobs, past, past, [jobs[0].name], 1) == pytest.approx(180)
+    assert time_left(jobs, now, past, [jobs[0].name], 1) == pytest.approx(14)
 
 
 def test_the_time_left() -> None:
     jobs = [job("Hopper-v4", seed=seed) for seed in range(5)]
-    now = {j.name: Progress() for j in jobs}
-    assert time_left(jobs, now, [], 2) is None
+    nothing = {j.name: Progress() for j in jobs}
+    now = dict(nothing)
+    assert time_left(jobs, now, nothing, [], 2) is None
     now |= {jobs[0].name: Progress(1024, 10.24), jobs[1].name: Progress(600, 6.0)}  # 100 steps per second
-    assert time_left(jobs, now, [jobs[0].name], 2) == pytest.approx((4 + 10 + 10 + 10) / 2)
-    assert time_left(jobs, now, [jobs[0].name], 40) == pytest.approx(10)  # the longest run
-    assert time_left(jobs, now, [j.name for j in jobs], 2) == 0
+    assert time_left(jobs, now, nothing, [jobs[0].name], 2) == pytest.approx((4 + 10 + 10 + 10) / 2)
+    assert time_left(jobs, now, nothing, [jobs[0].name], 40) == pytest.approx(10)  # the longest run
+    assert time_left(jobs, now, nothing, [j.name for j in jobs], 2) == 0
 
 
 def test_a_board_reads_the_runs(tmp_path: Path) -> None:
