@@ -3,6 +3,7 @@
 import csv
 import re
 from collections.abc import Callable
+from math import nan
 from pathlib import Path
 from statistics import mean
 
@@ -10,6 +11,9 @@ import pytest
 from doc_pages import README, ROOT, blocks, prose, rows, section
 
 from geonpg.scripts import cli
+from geonpg.scripts.common.published import PAPER_FINALS
+from geonpg.scripts.reports.paper import METHODS, WORDS, paper_numbers
+from geonpg.scripts.reports.reading import read_study
 
 AGENT, LOADING, OPTIMISER, ENVIRONMENTS = blocks(README, "python")
 ORDER = [
@@ -105,6 +109,21 @@ def test_its_returns_are_those_of_the_committed_study(page: str, heading: str, l
     (row,) = (row for row in rows(section(ROOT / page, heading)) if row[0] == label)
     for task, shown in zip(TASKS, row[1:], strict=True):
         assert float(shown) == round(final_return(task, method), len(shown.partition(".")[2]))
+
+
+def test_the_paper_s_figure_is_that_of_the_committed_runs() -> None:
+    """Our returns with their intervals, the paper's beside them, and how many of its orderings hold."""
+    page = section(ROOT / "docs/paper.md", "What came out")
+    found = paper_numbers(read_study(ROOT / "results/paper"))
+    for task, *cells in rows(page):
+        digits = 1 if task == "Reacher" else 0
+        ours = [f"paper/{task}-v4/{method}" for method in METHODS]
+        for key, cell in zip([*ours, f"paper-published/{task}-v4/geo"], cells[::2], strict=True):
+            value, low, high = (f"{float(found.get(key + end, nan)):.{digits}f}" for end in ("", "/low", "/high"))
+            assert cell == (f"{value} ({low} to {high})" if key in found else "-")
+        assert [float(cell) for cell in cells[1::2]] == [PAPER_FINALS[method][task] for method in METHODS]
+    confirmed, contradicted, undecided = (found[f"paper/{word}"] for word in WORDS.values())
+    assert f"**{confirmed} is confirmed, {contradicted} are contradicted and {undecided} undecided**" in page
 
 
 def test_its_speeds_are_those_of_the_page_on_speed() -> None:

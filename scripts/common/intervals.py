@@ -56,31 +56,27 @@ def student(runs: Array) -> Estimate:
     return Estimate(value, value - reach, value + reach)
 
 
-def pooled_student(groups: Sequence[Array]) -> Estimate:
-    """Student's interval of the mean of the groups' means, each group [n_i] with a variance of its own (Satterthwaite).
-
-    For one group it is that of `student`; infinitely wide if a group has a single run.
-    """
-    value = np.mean([group.mean() for group in groups])
+def reach_of_sum(groups: Sequence[Array]) -> float:
+    """Half the interval of a sum or difference of groups' means, each with a variance of its own (Satterthwaite)."""
     if min(map(len, groups)) < 2:
-        return Estimate(value, value - np.inf, value + np.inf)
+        return np.inf
     squares = np.array([stats.sem(group) ** 2 for group in groups])  # of standard errors
     if squares.sum() == 0:
-        return Estimate(value, value, value)
+        return 0.0
     freedom = squares.sum() ** 2 / sum(s**2 / (len(g) - 1) for s, g in zip(squares, groups, strict=True))
-    reach = stats.t.ppf(TAILS[1], freedom) * np.sqrt(squares.sum()) / len(groups)
+    return float(stats.t.ppf(TAILS[1], freedom) * np.sqrt(squares.sum()))
+
+
+def pooled_student(groups: Sequence[Array]) -> Estimate:
+    """Student's interval of the mean of the means of groups [n_i]; infinitely wide if a group has a single run."""
+    value, reach = np.mean([group.mean() for group in groups]), reach_of_sum(groups) / len(groups)
     return Estimate(value, value - reach, value + reach)
 
 
 def welch(ours: Array, theirs: Array) -> Estimate:
-    """Welch's interval of the difference of the means of two groups [n], [m]."""
-    value = ours.mean() - theirs.mean()
-    if min(len(ours), len(theirs)) < 2:
-        return Estimate(value, value - np.inf, value + np.inf)
-    if ours.var() == theirs.var() == 0:
-        return Estimate(value, value, value)
-    low, high = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(TAILS[1] - TAILS[0])
-    return Estimate(value, low, high)
+    """Welch's interval of the difference of the means of two groups [n], [m]; infinitely wide for a single run."""
+    value, reach = ours.mean() - theirs.mean(), reach_of_sum([ours, theirs])
+    return Estimate(value, value - reach, value + reach)
 
 
 def mean(groups: Sequence[Array]) -> Array:

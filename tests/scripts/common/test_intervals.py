@@ -163,6 +163,13 @@ def test_a_single_run_or_no_spread() -> None:
     assert found.low == found.value == found.high == 2
 
 
+@pytest.mark.filterwarnings("error")
+def test_solved_by_every_seed_is_no_reason_for_warnings() -> None:
+    solved, x = np.full(3, 1000.0), draws(3)
+    found, alone = welch(solved, x), student(x)
+    assert found.high - found.low == pytest.approx(alone.high - alone.low)
+
+
 def test_the_same_data_give_the_same_bits() -> None:
     scores = draws(5)
     assert bootstrap(mean, [scores]) == bootstrap(mean, [scores])
