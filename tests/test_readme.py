@@ -12,6 +12,7 @@ from doc_pages import README, ROOT, blocks, prose, rows, section
 
 from geonpg.scripts import cli
 from geonpg.scripts.common.published import PAPER_FINALS
+from geonpg.scripts.races.analysis import race_numbers, read_races
 from geonpg.scripts.reports.paper import METHODS, WORDS, paper_numbers
 from geonpg.scripts.reports.reading import read_study
 from geonpg.scripts.reports.recorded_run import Contender, GroupName
@@ -137,6 +138,31 @@ def test_the_paper_s_figure_is_that_of_the_committed_runs() -> None:
         assert [float(cell) for cell in cells[1::2]] == [PAPER_FINALS[method][task] for method in METHODS]
     confirmed, contradicted, undecided = (found[f"paper/{word}"] for word in WORDS.values())
     assert f"**{confirmed} is confirmed, {contradicted} are contradicted and {undecided} undecided**" in page
+
+
+def test_the_races_returns_are_those_of_the_committed_entries() -> None:
+    """Every entry that has ended stands in the page's table, and no other."""
+    found = race_numbers(read_races(ROOT / "results/race"))
+    shown = {}
+    for task, contestant, *returns in rows(section(ROOT / "docs/race.md", "What came out")):
+        for minute, cell in zip((1, 2, 5), returns, strict=False):
+            value, *ends = map(float, re.findall(r"-?\d+", cell))
+            key = f"race/{task}-v4/{contestant}/{minute}"
+            shown[key] = value
+            shown |= dict(zip((f"{key}/low", f"{key}/high"), ends, strict=False))
+    minutes = re.compile(r"race/[\w-]+/[\w-]+/[125](/low|/high)?")
+    assert shown == {key: round(value) for key, value in found.items() if minutes.fullmatch(key)}
+
+
+def test_by_the_clock_it_says_what_the_committed_race_has() -> None:
+    claim = r"on HalfCheetah a return of (\d+) after (\d+) seconds .* others has (\d+) after 5 minutes"
+    said = re.search(claim, " ".join(prose(README).split()))
+    assert said is not None
+    found = race_numbers(read_races(ROOT / "results/race"))
+    assert 60 * found[f"race/HalfCheetah-v4/geonpg/minutes_to/{said[1]}"] == pytest.approx(float(said[2]))
+    others = [value for key, value in found.items() if re.fullmatch(r"race/HalfCheetah-v4/(?!geonpg).*/5", key)]
+    assert len(others) == 6
+    assert round(max(others)) == int(said[3])
 
 
 def test_its_speeds_are_those_of_the_page_on_speed() -> None:
