@@ -125,8 +125,8 @@ def add_legend(figure: Figure, spare: Sequence[Axes], keys: Mapping[str, Line2D 
     for ax in spare:
         ax.set_axis_off()
     if spare and len(keys) <= 9 and max(map(len, keys)) <= 34 * len(spare):
-        legend = spare[0].legend([*keys.values()], [*keys], loc="center left", frameon=False)
-        legend.set_in_layout(False)  # it may be wider than its place, as far as the next one
+        legend = spare[-1].legend([*keys.values()], [*keys], loc="center right", frameon=False)
+        legend.set_in_layout(False)  # it may be wider than its place, and then begins left of it
     else:
         columns = max(1, int(figure.get_figwidth() // IN_FIGURE[0]))
         figure.legend([*keys.values()], [*keys], loc="outside lower center", ncols=columns, frameon=False)

@@ -40,6 +40,12 @@ def test_D_a_legend_explains_everything_that_is_drawn(training: Figure) -> None:
     ]
 
 
+def test_a_legend_is_not_cut_off(training: Figure) -> None:
+    (legend,) = [ax.get_legend() for ax in training.axes if ax.get_legend()]
+    place, whole = legend.get_window_extent(), training.bbox
+    assert whole.x0 <= place.x0 < place.x1 <= whole.x1
+
+
 def test_a_long_legend_stands_below_the_panels(tmp_path: Path) -> None:
     for i in range(12):
         write_group(tmp_path / f"CartPole-v1/ppo/settings-{i}", [100.0])
