@@ -130,8 +130,7 @@ def read_races(folder: Path) -> RaceStudy:
 
 def remarks_on(made: Sequence[Mapping[str, Any]], unfinished: Sequence[str]) -> list[str]:
     """Say where entries were made, whether by one version of everything, who disturbed them, and what is missing."""
-    machines = sorted({facts["machine"] for facts in made})
-    found = [f"Machine: {'; '.join(machines)}."] if machines else []
+    found = machines_of(made)
     revisions = {facts.get("git") for facts in made}
     if len(revisions) > 1:
         found.append(f"Made by {len(revisions)} revisions of this program.")
@@ -147,6 +146,22 @@ def remarks_on(made: Sequence[Mapping[str, Any]], unfinished: Sequence[str]) -> 
     if unfinished:
         found.append(f"Not ended, and not counted: {', '.join(unfinished)}.")
     return found
+
+
+def machines_of(made: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say on which machine entries were made; if on several, which task on which, and what cannot be compared."""
+    tasks: dict[str, set[str]] = {}
+    for facts in made:
+        tasks.setdefault(facts["machine"], set()).add(facts["env"])
+    if len(tasks) < 2:
+        return [f"Machine: {machine}." for machine in tasks]
+    found = [f"{', '.join(sorted(tasks[machine]))} on {machine}" for machine in sorted(tasks)]
+    races: dict[tuple[str, float], set[str]] = {}
+    for facts in made:
+        races.setdefault((facts["env"], facts["minutes"]), set()).add(facts["machine"])
+    mixed = sorted({env_id for (env_id, _), machines in races.items() if len(machines) > 1})
+    said = [f"Machines: {'; '.join(found)}."]
+    return [*said, f"Raced on several, so that nobody can be compared: {', '.join(mixed)}."] if mixed else said
 
 
 def in_order(entries: Mapping[str, list[list[Row]]]) -> dict[str, list[list[Row]]]:

@@ -21,7 +21,7 @@ from geonpg.errors import Refused, known, require
 from geonpg.scripts.common.pin import first_difference, require_pinned
 from geonpg.scripts.jobs.matrix import Group, read_groups, seeds_from, seeds_of, texts
 from geonpg.scripts.races.contestants import CONTESTANTS, config_of, missing, unfit
-from geonpg.scripts.races.rows import is_done, read_facts
+from geonpg.scripts.races.rows import is_done, machine, read_facts
 from geonpg.scripts.runs.building import RAW, make_env
 from geonpg.scripts.runs.trust import check_import
 
@@ -37,6 +37,11 @@ class Entry:
     contestant: str
     seed: int
     minutes: float
+
+    @property
+    def race(self) -> tuple[str, float]:
+        """What it is compared on: task and minutes."""
+        return self.env_id, self.minutes
 
     @property
     def name(self) -> str:
@@ -130,3 +135,21 @@ def check_recorded(entry: Entry, root: Path) -> None:
         asked = config_of(entry.contestant, entry.env_id)
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asked.items()}
         require_pinned(folder, first_difference(there, plain), "move it away, or choose other --results")
+
+
+def on_this_machine(entries: Sequence[Entry], root: Path) -> list[Entry]:
+    """Leave out what is still to do of races that were begun on another machine, and say so.
+
+    What a minute is worth differs from machine to machine, so nobody could be compared.
+    """
+    here, begun = machine(), dict[tuple[str, float], str]()
+    for entry in entries:
+        folder = root / entry.name
+        if is_done(folder) and (where := read_facts(folder)["machine"]) != here:
+            begun[entry.race] = where
+    left_out = [entry for entry in entries if entry.race in begun and not is_done(root / entry.name)]
+    for env_id, minutes in dict.fromkeys(entry.race for entry in left_out):
+        where = f"it was begun on {begun[env_id, minutes]}, and this is {here}"
+        how = "choose other --results to race it here from the beginning"
+        print(f"the rest of {env_id}, {minutes:g} minutes, is left out: {where}; {how}", file=sys.stderr)
+    return [entry for entry in entries if entry not in left_out]

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import platform
 import sys
 import time
 from argparse import Namespace
@@ -21,7 +20,7 @@ from geonpg.scripts.races.clock import Clock, Referee, Trained, minutes_of
 from geonpg.scripts.races.contestants import config_of, versions_of
 from geonpg.scripts.races.racers import Racer, racer_of
 from geonpg.scripts.races.rltools_process import NotStarted
-from geonpg.scripts.races.rows import begin, write_facts, write_rows
+from geonpg.scripts.races.rows import begin, machine, write_facts, write_rows
 from geonpg.scripts.runs.evaluation import evaluate_policy
 from geonpg.scripts.runs.facts import git_revision, versions
 from geonpg.scripts.runs.process import keep_memory
@@ -38,15 +37,6 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     return parser.parse_args(argv)
-
-
-def machine() -> str:
-    """Describe this machine: its processor and the number of its cores."""
-    found = platform.processor() or platform.machine()
-    if sys.platform == "linux":
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), found)
-    return f"{found}, {os.cpu_count()} cores"
 
 
 def others_seconds(racer: Racer) -> float | None:

@@ -1,4 +1,4 @@
-"""The figure of races: return over minutes, on a logarithmic axis, and the steps that were made beside it."""
+"""The figure of races: return over minutes, on a logarithmic axis, and the steps that were made below it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +13,7 @@ from geonpg.scripts.races.contestants import CONTESTANTS, METHOD, OURS
 
 COLOURS = (METHOD_STYLE["mid"]["color"], METHOD_STYLE["geof"]["color"], *OTHER_COLOURS)
 MARKERS = ("o", "s", "v", "D", "x", "P")
+ACROSS = 4  # races side by side
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 50, 100, 200, 500)
 
 
@@ -24,33 +25,42 @@ def styles() -> dict[str, dict[str, Any]]:
 
 
 def race_figure(study: RaceStudy) -> Figure:
-    """A row for each race: returns on the left, steps on the right."""
-    figure = Figure(figsize=(WIDTH, 1.2 + 2.5 * len(study.races)), layout="constrained")
-    axes = figure.subplots(len(study.races), 2, squeeze=False, width_ratios=(3, 2))
+    """A column for each race, `ACROSS` side by side: returns above, steps below."""
+    races = study.races
+    across, pairs = min(ACROSS, len(races)), -(-len(races) // ACROSS)
+    figure = Figure(figsize=(WIDTH, 0.8 + 4.0 * pairs), layout="constrained")
+    axes = figure.subplots(2 * pairs, across, squeeze=False, height_ratios=(3, 2) * pairs)
+    places = [(2 * (i // across), i % across) for i in range(pairs * across)]
     look = styles()
-    for (left, right), race in zip(axes, study.races, strict=True):
+    for number, (row, column) in enumerate(places):
+        above, below = axes[row, column], axes[row + 1, column]
+        if number >= len(races):
+            above.remove()
+            below.remove()
+            continue
+        race = races[number]
         for contestant in race.entries:
-            draw(left, right, race, contestant, look)
-        left.set(ylabel=f"{race.env_id}\nreturn")
-        right.set(ylabel="steps", yscale="log")
-        for ax in (left, right):
+            draw(above, below, race, contestant, look)
+        above.set_title(race.env_id)
+        below.set(xlabel="minutes of training", yscale="log")
+        for ax in (above, below):
             on_minutes(ax, race)
-    for ax in axes[-1]:
-        ax.set_xlabel("minutes of training")
+        if column == 0:
+            above.set_ylabel("return")
+            below.set_ylabel("steps")
     handles = {
-        label: handle for ax in axes[:, 0] for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
+        label: handle for ax in figure.axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
     }
     shown = [name for name in study.contestants if name in handles]
     figure.legend([handles[name] for name in shown], shown, loc="outside lower center", ncols=7, frameon=False)
-    figure.suptitle("Races against the clock, one contestant at a time on the same cores")
     return figure
 
 
-def draw(left: Axes, right: Axes, race: Race, contestant: str, look: Mapping[str, dict[str, Any]]) -> None:
+def draw(above: Axes, below: Axes, race: Race, contestant: str, look: Mapping[str, dict[str, Any]]) -> None:
     """Draw a contestant's returns, with the range of its seeds, and its steps."""
     style = {"markersize": 4, "linewidth": 1.5 if contestant == OURS else 1.0, **look[contestant]}
-    draw_returns(left, race, contestant, style)
-    right.plot(race.curve(contestant)[0], np.maximum(race.steps(contestant), 1), **style)
+    draw_returns(above, race, contestant, style)
+    below.plot(race.curve(contestant)[0], np.maximum(race.steps(contestant), 1), **style)
 
 
 def draw_returns(ax: Axes, race: Race, contestant: str, style: Mapping[str, Any]) -> None:

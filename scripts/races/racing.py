@@ -23,7 +23,7 @@ from geonpg.scripts.common.style import FORMATS, write_figure
 from geonpg.scripts.jobs.child import worker_command
 from geonpg.scripts.jobs.queue_local import LocalItem, LocalQueue
 from geonpg.scripts.races.analysis import race_tables, read_races
-from geonpg.scripts.races.course import Entry, check_recorded, entries_of, groups_of
+from geonpg.scripts.races.course import Entry, check_recorded, entries_of, groups_of, on_this_machine
 from geonpg.scripts.races.figures import race_figure
 from geonpg.scripts.races.rows import is_done
 
@@ -129,7 +129,7 @@ def race(arguments: Namespace, given: Sequence[str]) -> int:
                 check_recorded(entry, root)
             root.mkdir(parents=True, exist_ok=True)
             with this_machine() as lock:
-                board = Board(entries, root)
+                board = Board(on_this_machine(entries, root), root)
                 warn_of_load(board)
                 failed = run(board, lock, signals)
             tables = report(root)

@@ -1,6 +1,7 @@
 """The folder of an entry, one contestant on one task with one seed: `rows.csv`, and `race.json` beside it."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from geonpg.errors import Refused, require
 from geonpg.files import write_text
 from geonpg.scripts.common.records import read_records, write_records
+from geonpg.scripts.runs.facts import processor
 
 ROWS, FACTS = "rows.csv", "race.json"
 NEEDED = {"env": str, "contestant": str, "seed": int, "minutes": float, "config": dict, "machine": str}
@@ -34,6 +36,11 @@ def read_rows(folder: Path) -> list[Row]:
 def write_rows(folder: Path, rows: Sequence[Row]) -> None:
     """Write all rows of an entry, whole or not at all."""
     write_records(folder / ROWS, Row, rows)
+
+
+def machine() -> str:
+    """Describe this machine: its processor and the number of its cores."""
+    return f"{processor()}, {os.cpu_count()} cores"
 
 
 def begin(folder: Path, facts: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -31,6 +32,15 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
+def processor() -> str:
+    """Return the name of this machine's processor, by which the last bits of what is computed may differ."""
+    found = platform.processor() or platform.machine()
+    if sys.platform == "linux":
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), found)
+    return found
+
+
 def git_revision() -> str:
     """Return the revision of the running source; empty outside a repository."""
     where = Path(__file__).resolve().parent
@@ -41,7 +51,7 @@ def git_revision() -> str:
 
 def create(folder: Path, config: str, facts: Mapping[str, Any]) -> None:
     """Create a run's folder with its config.toml and run.json, whole or not at all."""
-    facts = {**facts, "versions": versions(), "git": git_revision()}
+    facts = {**facts, "versions": versions(), "processor": processor(), "git": git_revision()}
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     try:
         temporary.mkdir(parents=True)
@@ -65,6 +75,7 @@ class Facts:
     preset: str = ""
     device: str = "cpu"
     versions: Mapping[str, str] = field(default_factory=dict)
+    processor: str = ""  # older runs did not record it
 
 
 def facts_of(folder: Path) -> Facts:
@@ -80,6 +91,7 @@ def facts_of(folder: Path) -> Facts:
         "preset": ("a name", lambda value: isinstance(value, str)),
         "device": (f"one of {', '.join(DEVICES)}", lambda value: value in DEVICES),
         "versions": ("names and versions", is_texts),
+        "processor": ("a name", lambda value: isinstance(value, str)),
     }
     require(isinstance(facts, dict), f"{path} is damaged: it must hold a JSON object")
     for key in ("env", "seed"):
@@ -96,9 +108,11 @@ def is_texts(value: Any) -> bool:
 
 
 def warn_of_changes(facts: Facts) -> None:
-    """Warn if versions or the device have changed since the run began, so that it may not continue bit for bit."""
+    """Warn if versions, processor or device have changed since the run began: it may not continue bit for bit then."""
     here = versions()
     changed = [f"{name} {was}, now {here[name]}" for name, was in facts.versions.items() if here.get(name, was) != was]
+    if facts.processor not in ("", processor()):
+        changed.append(f"{facts.processor}, now {processor()}")
     if changed:
         logging.warning("this run was begun with %s: it may not go on bit for bit", "; ".join(changed))
     if facts.device == "cuda" and not torch.cuda.is_available():

@@ -130,6 +130,16 @@ def test_remarks_tell_what_is_missing_or_mixed(study: RaceStudy, tmp_path: Path)
     ]
 
 
+def test_remarks_tell_which_task_was_raced_where(tmp_path: Path) -> None:
+    for env_id, contestant, machine in (("Hopper-v4", "ppo", "A"), ("Hopper-v4", "sac", "A"), ("Ant-v4", "ppo", "B")):
+        write_entry(tmp_path, Entry(env_id, contestant, 0, 5.0), {5.0: 3.0}, machine)
+    assert read_races(tmp_path).remarks == ["Machines: Hopper-v4 on A; Ant-v4 on B."]
+    write_entry(tmp_path, Entry("Ant-v4", "ppo", 0, 10.0), {5.0: 3.0, 10.0: 4.0}, "A")  # a race of its own
+    assert read_races(tmp_path).remarks == ["Machines: Ant-v4, Hopper-v4 on A; Ant-v4 on B."]
+    write_entry(tmp_path, Entry("Ant-v4", "sac", 0, 5.0), {5.0: 3.0}, "A")
+    assert read_races(tmp_path).remarks[1:] == ["Raced on several, so that nobody can be compared: Ant-v4."]
+
+
 def test_a_copy_of_an_entry_is_no_further_seed(tmp_path: Path) -> None:
     folder = write_entry(tmp_path, Entry("Hopper-v4", "ppo", 0, 5.0), {1.0: 3.0, 5.0: 4.0})
     shutil.copytree(folder, folder.with_name("seed-0.old"))

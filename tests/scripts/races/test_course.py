@@ -10,8 +10,8 @@ from geonpg.errors import Refused
 from geonpg.scripts import race
 from geonpg.scripts.races import contestants
 from geonpg.scripts.races.contestants import CONTESTANTS, RLTOOLS, config_of
-from geonpg.scripts.races.course import Entry, check_recorded, entries_of, groups_of
-from geonpg.scripts.races.rows import Row, begin, write_rows
+from geonpg.scripts.races.course import Entry, check_recorded, entries_of, groups_of, on_this_machine
+from geonpg.scripts.races.rows import Row, begin, machine, write_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 GROUP = {"contestants": ["geonpg", "ppo"], "envs": ["Hopper-v4"], "seeds": [0], "minutes": 5}
@@ -118,3 +118,17 @@ def test_an_entry_with_other_settings_is_refused(tmp_path: Path) -> None:
             check_recorded(entry, tmp_path)
     with pytest.raises(Refused, match=r"made with other settings, gamma \(0.5 and 0.995\): move it away"):
         check_recorded(entry, tmp_path)
+
+
+def test_the_rest_of_a_race_that_was_begun_on_another_machine_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hopper, reacher = ([Entry(env_id, "ppo", seed, 5.0) for seed in (0, 1)] for env_id in ("Hopper-v4", "Reacher-v4"))
+    longer = Entry("Hopper-v4", "ppo", 0, 10.0)
+    write_entry(tmp_path, hopper[0], {5.0: 1.0}, "another, 64 cores")
+    write_entry(tmp_path, reacher[0], {5.0: 1.0}, machine())
+    write_entry(tmp_path, longer, {5.0: 1.0}, "another, 64 cores")  # it has not ended, and begins anew anyway
+    left = on_this_machine([*hopper, *reacher, longer], tmp_path)
+    assert left == [hopper[0], *reacher, longer]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("the rest of Hopper-v4, 5 minutes, is left out: it was begun on another, 64 cores, and this")

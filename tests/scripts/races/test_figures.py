@@ -3,27 +3,38 @@
 from pathlib import Path
 
 import numpy as np
-from tiny_races import write_races
+from tiny_races import write_entry, write_races
 
 from geonpg.scripts.races.analysis import read_races
 from geonpg.scripts.races.contestants import CONTESTANTS
+from geonpg.scripts.races.course import Entry
 from geonpg.scripts.races.figures import race_figure, styles
 
 
-def test_returns_over_logarithmic_minutes_with_steps_beside_them(tmp_path: Path) -> None:
+def test_returns_over_logarithmic_minutes_with_steps_below_them(tmp_path: Path) -> None:
     write_races(tmp_path)
     study = read_races(tmp_path)
     figure = race_figure(study)
-    left, right = figure.axes[:2]
-    assert len(figure.axes) == 2 * len(study.races)
-    assert left.get_xscale() == right.get_xscale() == right.get_yscale() == "log"
-    drawn = {str(line.get_label()): line for line in left.lines}
+    races = len(study.races)
+    above, below = figure.axes[0], figure.axes[races]
+    assert [ax.get_title() for ax in figure.axes] == [race.env_id for race in study.races] + [""] * races
+    assert above.get_xscale() == below.get_xscale() == below.get_yscale() == "log"
+    drawn = {str(line.get_label()): line for line in above.lines}
     assert np.asarray(drawn["geonpg"].get_xdata()).tolist() == [1, 2, 5]
     assert np.asarray(drawn["geonpg"].get_ydata()).tolist() == [2100, 3900, 4100]
-    assert np.asarray(right.lines[0].get_ydata()).tolist() == [1000, 2000, 5000]
-    assert len(left.collections) == 1, "the range of seeds, where there are several"
+    assert np.asarray(below.lines[0].get_ydata()).tolist() == [1000, 2000, 5000]
+    assert len(above.collections) == 1, "the range of seeds, where there are several"
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["geonpg", "sac"]
+
+
+def test_more_races_than_fit_side_by_side_go_on_below(tmp_path: Path) -> None:
+    names = ["Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Reacher-v4", "Walker2d-v4"]
+    for env_id in names:
+        write_entry(tmp_path, Entry(env_id, "ppo", 0, 1.0), {0.5: 1.0, 1.0: 2.0})
+    figure = race_figure(read_races(tmp_path))
+    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == names
+    assert len(figure.axes) == 2 * len(names), "and places without a race are empty"
 
 
 def test_everyone_looks_different() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from geonpg.agents.checkpoint import write
-from geonpg.scripts.runs.facts import Facts, facts_of, versions, warn_of_best, warn_of_changes
+from geonpg.scripts.runs.facts import Facts, facts_of, processor, versions, warn_of_best, warn_of_changes
 from geonpg.scripts.runs.folder import Evaluation
 
 GOOD = {"env": "Hopper-v4", "seed": 3, "preset": "default", "device": "cpu", "versions": {"torch": "2"}, "git": ""}
@@ -36,6 +36,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "device list": ({**GOOD, "device": ["cpu"]}, "device must be one of cpu, cuda, not ['cpu']"),
     "versions text": ({**GOOD, "versions": "1"}, "versions must be names and versions, not '1'"),
     "versions numbers": ({**GOOD, "versions": {"torch": 2}}, "versions must be names and versions"),
+    "processor number": ({**GOOD, "processor": 7}, "processor must be a name, not 7"),
     "list": ([GOOD], "it must hold a JSON object"),
     "number": ("3", "it must hold a JSON object"),
     "deep": ("[" * 100_000, "is no run folder: "),
@@ -79,3 +80,14 @@ def test_A8_other_versions_and_a_missing_card_are_said(caplog: pytest.LogCapture
     changed, card = caplog.messages
     assert changed == (f"this run was begun with torch 0.1, now {versions()['torch']}: it may not go on bit for bit")
     assert card == "this run was begun on cuda, which is not here: it goes on on the cpu, and not bit for bit"
+
+
+def test_another_processor_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """The same libraries choose other instructions there, and sum in another order."""
+    with caplog.at_level(logging.WARNING):
+        warn_of_changes(Facts("Hopper-v4", 0, versions=versions(), processor=processor()))
+        assert caplog.messages == []
+        warn_of_changes(Facts("Hopper-v4", 0, versions=versions(), processor="an abacus"))
+    assert caplog.messages == [
+        f"this run was begun with an abacus, now {processor()}: it may not go on bit for bit",
+    ]
