@@ -155,7 +155,7 @@ def test_the_races_returns_are_those_of_the_committed_entries() -> None:
 
 
 def test_by_the_clock_it_says_what_the_committed_race_has() -> None:
-    claim = r"on HalfCheetah a return of (\d+) after (\d+) seconds .* others has (\d+) after 5 minutes"
+    claim = r"HalfCheetah is at (\d+) after (\d+) seconds; .* others has (\d+) after 5 minutes"
     said = re.search(claim, " ".join(prose(README).split()))
     assert said is not None
     found = race_numbers(read_races(ROOT / "results/race"))
@@ -163,6 +163,13 @@ def test_by_the_clock_it_says_what_the_committed_race_has() -> None:
     others = [value for key, value in found.items() if re.fullmatch(r"race/HalfCheetah-v4/(?!geonpg).*/5", key)]
     assert len(others) == 6
     assert round(max(others)) == int(said[3])
+
+
+def test_by_the_clock_it_is_first_where_it_says_so() -> None:
+    assert "first after 1, 2 and 5 minutes on four tasks" in prose(README)
+    races = [race for race in read_races(ROOT / "results/race").races if race.minutes == 5]
+    assert len(races) == 4
+    assert all(race.first(minute) == ["geonpg"] for race in races for minute in (1, 2, 5))
 
 
 def test_its_speeds_are_those_of_the_page_on_speed() -> None:
