@@ -130,9 +130,10 @@ def trace(method: str, chart: Chart, fit: Fit, tick: Tick) -> Trajectory:
         except StepFailure:
             break
         y = move.y
-        if not move.accepted or not bool((y > 0).all()):
+        point = chart.to_model(y)
+        if not move.accepted or not bool(((y > 0) & point.isfinite()).all()):  # a long step may overflow
             break
-        points.append(chart.to_model(y))
+        points.append(point)
         tick(STEP_COST[method])
     missing = fit.steps + 1 - len(points)
     tick(STEP_COST[method] * missing)

@@ -44,3 +44,17 @@ def test_trajectory_that_leaves_the_domain_is_kept_up_to_there(method: str) -> N
     assert all(bool(t.points.isfinite().all()) for t in found)
     assert math.isfinite(spread_of(found).largest)
     assert sum(ticks) == pytest.approx(5 * len(CHARTS) * STEP_COST[method])  # the progress bar misses nothing
+
+
+class Overflowing(Chart):
+    """A chart all of whose points, but for the start, are infinite models."""
+
+    def to_model(self, y: Tensor) -> Tensor:
+        return super().to_model(y) if bool((y == 1).all()) else y * math.inf
+
+
+def test_a_step_that_overflows_leaves_the_domain() -> None:
+    fit = Fit(Sample.draw(), torch.ones(2, dtype=torch.float64), h=0.1, steps=3)
+    found = trace("ng", Overflowing("overflowing", (1.0, 1.0)), fit, lambda cost: None)
+    assert found.left_domain
+    assert found.points.tolist() == [[1.0, 1.0]]
