@@ -87,7 +87,7 @@ def test_calibrated_residual_is_never_above_one(solver: str) -> None:
         ratio = residual_by_hand((flow, y), v, a)
         reported = flow.correction.residual_after / flow.correction.residual_before
         # rounding costs conjugate gradients their orthogonality, and with it the short cut of Galerkin solutions
-        assert reported == pytest.approx(ratio, abs=0.05 if solver == "cg" else 0.005)
+        assert reported == pytest.approx(ratio, abs=0.05 if solver == "cg" else 0.02)
         assert 0 <= flow.correction.kappa <= 1
         worst = max(worst, ratio)
         raw = flow_of(module, problem, solver, damping, alpha, calibrate=False)
