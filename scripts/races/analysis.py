@@ -151,16 +151,15 @@ def remarks_on(made: Sequence[Mapping[str, Any]], unfinished: Sequence[str]) -> 
 def machines_of(made: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say on which machine entries were made; if on several, which task on which, and what cannot be compared."""
     tasks: dict[str, set[str]] = {}
+    races: dict[tuple[str, float], set[str]] = {}
     for facts in made:
         tasks.setdefault(facts["machine"], set()).add(facts["env"])
+        races.setdefault((facts["env"], facts["minutes"]), set()).add(facts["machine"])
     if len(tasks) < 2:
         return [f"Machine: {machine}." for machine in tasks]
     found = [f"{', '.join(sorted(tasks[machine]))} on {machine}" for machine in sorted(tasks)]
-    races: dict[tuple[str, float], set[str]] = {}
-    for facts in made:
-        races.setdefault((facts["env"], facts["minutes"]), set()).add(facts["machine"])
-    mixed = sorted({env_id for (env_id, _), machines in races.items() if len(machines) > 1})
     said = [f"Machines: {'; '.join(found)}."]
+    mixed = sorted({env_id for (env_id, _), machines in races.items() if len(machines) > 1})
     return [*said, f"Raced on several, so that nobody can be compared: {', '.join(mixed)}."] if mixed else said
 
 

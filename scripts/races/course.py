@@ -142,14 +142,12 @@ def on_this_machine(entries: Sequence[Entry], root: Path) -> list[Entry]:
 
     What a minute is worth differs from machine to machine, so nobody could be compared.
     """
-    here, begun = machine(), dict[tuple[str, float], str]()
-    for entry in entries:
-        folder = root / entry.name
-        if is_done(folder) and (where := read_facts(folder)["machine"]) != here:
-            begun[entry.race] = where
-    left_out = [entry for entry in entries if entry.race in begun and not is_done(root / entry.name)]
+    here, done = machine(), [entry for entry in entries if is_done(root / entry.name)]
+    made = [(entry.race, read_facts(root / entry.name)["machine"]) for entry in done]
+    elsewhere = {race: where for race, where in made if where != here}
+    left_out = [entry for entry in entries if entry.race in elsewhere and entry not in done]
     for env_id, minutes in dict.fromkeys(entry.race for entry in left_out):
-        where = f"it was begun on {begun[env_id, minutes]}, and this is {here}"
+        where = f"it was begun on {elsewhere[env_id, minutes]}, and this is {here}"
         how = "choose other --results to race it here from the beginning"
         print(f"the rest of {env_id}, {minutes:g} minutes, is left out: {where}; {how}", file=sys.stderr)
     return [entry for entry in entries if entry not in left_out]

@@ -30,24 +30,20 @@ def race_figure(study: RaceStudy) -> Figure:
     across, pairs = min(ACROSS, len(races)), -(-len(races) // ACROSS)
     figure = Figure(figsize=(WIDTH, 0.8 + 4.0 * pairs), layout="constrained")
     axes = figure.subplots(2 * pairs, across, squeeze=False, height_ratios=(3, 2) * pairs)
-    places = [(2 * (i // across), i % across) for i in range(pairs * across)]
+    returns, steps = axes[::2].ravel(), axes[1::2].ravel()
     look = styles()
-    for number, (row, column) in enumerate(places):
-        above, below = axes[row, column], axes[row + 1, column]
-        if number >= len(races):
-            above.remove()
-            below.remove()
-            continue
-        race = races[number]
+    for above, below, race in zip(returns, steps, races, strict=False):
         for contestant in race.entries:
             draw(above, below, race, contestant, look)
         above.set_title(race.env_id)
         below.set(xlabel="minutes of training", yscale="log")
         for ax in (above, below):
             on_minutes(ax, race)
-        if column == 0:
-            above.set_ylabel("return")
-            below.set_ylabel("steps")
+    for above, below in zip(axes[::2, 0], axes[1::2, 0], strict=True):
+        above.set_ylabel("return")
+        below.set_ylabel("steps")
+    for empty in (*returns[len(races) :], *steps[len(races) :]):
+        empty.remove()
     handles = {
         label: handle for ax in figure.axes for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
     }
