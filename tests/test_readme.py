@@ -110,6 +110,7 @@ def final_returns(task: str, method: str) -> list[float]:
     ("page", "heading", "label", "method"),
     [
         ("README.md", "Results", "geo, ours", "geo"),
+        ("README.md", "Results", "ng, ours", "ng"),
         ("docs/results.md", "Sample efficiency", "geo", "geo"),
         ("docs/results.md", "Sample efficiency", "ng", "ng"),
     ],
