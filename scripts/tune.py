@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
+from geonpg.scripts.common.artifacts import file_name
 from geonpg.scripts.common.parser import Parser, count, up_to
 from geonpg.scripts.common.stopping import as_process
 
@@ -32,8 +33,8 @@ def parse(argv: Sequence[str] | None) -> Namespace:
         value = getattr(arguments, name)
         if value is not None and value <= 0:
             parser.error(f"--{name} must be above 0, not {value:g}")
-    arguments.out = arguments.out or Path(f"tuned-{arguments.env.replace('/', '-')}.toml")
-    arguments.results = (arguments.results or Path("runs/tune") / arguments.env.replace("/", "-")).resolve()
+    arguments.out = arguments.out or Path(f"tuned-{file_name(arguments.env)}.toml")
+    arguments.results = (arguments.results or Path("runs/tune") / file_name(arguments.env)).resolve()
     if arguments.out.suffix != ".toml":
         parser.error(f"--out must be a .toml file, so that --preset takes it, not {arguments.out}")
     if not arguments.out.parent.is_dir():

@@ -13,6 +13,7 @@ from doc_pages import README, ROOT, blocks, prose, rows, section
 from geonpg.scripts import cli
 from geonpg.scripts.common.published import PAPER_FINALS
 from geonpg.scripts.races.analysis import race_numbers, read_races
+from geonpg.scripts.races.contestants import CONTESTANTS
 from geonpg.scripts.reports.paper import METHODS, WORDS, paper_numbers
 from geonpg.scripts.reports.reading import read_study
 from geonpg.scripts.reports.recorded_run import Contender, GroupName
@@ -171,6 +172,8 @@ def test_by_the_clock_it_is_first_where_it_says_so() -> None:
     races = [race for race in read_races(ROOT / "results/race").races if race.minutes == 5]
     assert len(races) == 4
     assert all(race.first(minute) == ["geonpg"] for race in races for minute in (1, 2, 5))
+    assert all(set(race.entries) == set(CONTESTANTS) for race in races)
+    assert all(len(race.entries["geonpg"]) == 3 for race in races)
 
 
 def test_its_speeds_are_those_of_the_page_on_speed() -> None:

@@ -24,6 +24,11 @@ def read_text(path: Path, what: str) -> str:
         raise Refused(f"cannot read {what} {path}: it is not UTF-8 text") from None
 
 
+def file_name(env_id: str) -> str:
+    """An environment's id as a part of paths, where no slash may stand."""
+    return env_id.replace("/", "-")
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows under named columns; `name` is the file's, `title` and `note` are the reader's."""

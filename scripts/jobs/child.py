@@ -37,12 +37,14 @@ class Child:
         return time.monotonic() - self._began
 
     def last_words(self) -> str:
-        """Return the last line of the child's standard error, or how it ended."""
+        """Return why the child failed: the signal that killed it, or the last line of its standard error."""
+        code = self.process.returncode
+        if code < 0:  # what it said before, a warning perhaps, is not the reason
+            return f"killed by signal {-code}"
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").split("\n")
         spoken = [line.strip() for line in lines if line.strip()]
-        code = self.process.returncode
-        return spoken[-1] if spoken else f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        return spoken[-1] if spoken else f"exit code {code}"
 
     def close(self) -> None:
         """Release the files of a child that has ended."""

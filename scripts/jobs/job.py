@@ -11,6 +11,7 @@ from typing import Any
 
 from geonpg.configs import load, spelled, to_toml
 from geonpg.errors import Refused, require
+from geonpg.scripts.common.artifacts import file_name
 from geonpg.scripts.common.pin import require_pinned
 from geonpg.scripts.runs.baseline_plan import config_of
 from geonpg.scripts.runs.folder import EVALUATIONS, config_difference, has_lost_results, read_config
@@ -38,7 +39,7 @@ class Job:
     @property
     def name(self) -> str:
         """The run's folder, relative to the results."""
-        return self.folder or f"{self.env_id.replace('/', '-')}/{self.family}/{self.variant}/{self.seed}"
+        return self.folder or f"{file_name(self.env_id)}/{self.family}/{self.variant}/{self.seed}"
 
     @property
     def steps(self) -> int:

@@ -51,8 +51,8 @@ def speed_of(job: Job, lately: Measured, ever: Measured) -> float | None:
     for kind in ALIKE:
         for measured in (lately, ever):
             alike = [progress for other, progress in measured if progress.seconds > 0 and kind(other) == kind(job)]
-            if alike:
-                return sum(p.steps for p in alike) / sum(p.seconds for p in alike)
+            if made := sum(progress.steps for progress in alike):
+                return made / sum(progress.seconds for progress in alike)
     return None
 
 
@@ -97,7 +97,9 @@ class Board:
     def look(self, names: Iterable[str]) -> None:
         """Read again how far these runs are."""
         for name in names:
-            self.progress[name] = progress_of(self.root / name)
+            self.progress[name] = now = progress_of(self.root / name)
+            if now.steps < self.before[name].steps:  # killed, it goes on from a checkpoint before its last rows
+                self.before[name] = now
             if is_done(self.root / name):
                 self.done.add(name)
 

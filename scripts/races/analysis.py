@@ -1,6 +1,6 @@
 """What races have shown: returns after minutes, and minutes to returns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from geonpg.configs import task_names
-from geonpg.errors import require
+from geonpg.configs.presets import blaming
+from geonpg.errors import known, require
 from geonpg.scripts.common.artifacts import Table, aligned
 from geonpg.scripts.common.intervals import Array, Estimate, steps_to, student
 from geonpg.scripts.races.contestants import CONTESTANTS
@@ -39,6 +40,7 @@ class Race:
     env_id: str
     minutes: float
     entries: Mapping[str, Sequence[Sequence[Row]]]  # by contestant, one for each seed
+    is_mixed: bool = False  # of entries from several machines, whose minutes cannot be compared
 
     @property
     def times(self) -> list[float]:
@@ -66,7 +68,9 @@ class Race:
         return steps_to(level, minutes, returns.mean(axis=0))
 
     def first(self, minute: float) -> list[str]:
-        """The contestants with the highest return after so many minutes: one, or several with the same."""
+        """The contestants with the highest return after so many minutes: one, several with the same, or nobody."""
+        if self.is_mixed:
+            return []
         returns = {contestant: float(self.after(contestant, minute).value) for contestant in self.entries}
         return [contestant for contestant, found in returns.items() if found == max(returns.values())]
 
@@ -112,6 +116,8 @@ def read_races(folder: Path) -> RaceStudy:
     unfinished = []
     for path in sorted(folder.glob(f"*/*/*/*/{FACTS}")):
         facts, rows = read_facts(path.parent), read_rows(path.parent)
+        with blaming(str(path)):
+            known("contestant", facts["contestant"], CONTESTANTS)
         if not (rows and rows[-1].minute == facts["minutes"]):
             unfinished.append(str(path.parent.relative_to(folder)))
             continue
@@ -123,7 +129,8 @@ def read_races(folder: Path) -> RaceStudy:
         require(key not in made, f"{path.parent} is of the same seed as another entry: move it out of {folder}")
         made[key] = facts
         race.setdefault(facts["contestant"], []).append(rows)
-    races = [Race(env_id, minutes, in_order(entries)) for (env_id, minutes), entries in found.items()]
+    mixed = mixed_races(made.values())
+    races = [Race(*race, in_order(entries), race in mixed) for race, entries in found.items()]
     in_turn = sorted(races, key=lambda race: (race.minutes, race.env_id))
     return RaceStudy(in_turn, remarks_on(list(made.values()), unfinished))
 
@@ -151,16 +158,22 @@ def remarks_on(made: Sequence[Mapping[str, Any]], unfinished: Sequence[str]) -> 
 def machines_of(made: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say on which machine entries were made; if on several, which task on which, and what cannot be compared."""
     tasks: dict[str, set[str]] = {}
-    races: dict[tuple[str, float], set[str]] = {}
     for facts in made:
         tasks.setdefault(facts["machine"], set()).add(facts["env"])
-        races.setdefault((facts["env"], facts["minutes"]), set()).add(facts["machine"])
     if len(tasks) < 2:
         return [f"Machine: {machine}." for machine in tasks]
     found = [f"{', '.join(sorted(tasks[machine]))} on {machine}" for machine in sorted(tasks)]
     said = [f"Machines: {'; '.join(found)}."]
-    mixed = sorted({env_id for (env_id, _), machines in races.items() if len(machines) > 1})
-    return [*said, f"Raced on several, so that nobody can be compared: {', '.join(mixed)}."] if mixed else said
+    mixed = ", ".join(f"{env_id} ({minutes:g} minutes)" for env_id, minutes in sorted(mixed_races(made)))
+    return [*said, f"Raced on several, so that nobody can be compared: {mixed}."] if mixed else said
+
+
+def mixed_races(made: Iterable[Mapping[str, Any]]) -> set[tuple[str, float]]:
+    """Races, by task and minutes, whose entries were not all made on one machine."""
+    machines: dict[tuple[str, float], set[str]] = {}
+    for facts in made:
+        machines.setdefault((facts["env"], float(facts["minutes"])), set()).add(facts["machine"])
+    return {race for race, found in machines.items() if len(found) > 1}
 
 
 def in_order(entries: Mapping[str, list[list[Row]]]) -> dict[str, list[list[Row]]]:

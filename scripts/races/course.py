@@ -7,6 +7,7 @@ seeds = [0, 1, 2]
 minutes = 5
 """
 
+import glob
 import sys
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 from geonpg.configs.presets import blaming
 from geonpg.configs.schema import is_finite
 from geonpg.errors import Refused, known, require
+from geonpg.scripts.common.artifacts import file_name
 from geonpg.scripts.common.pin import first_difference, require_pinned
 from geonpg.scripts.jobs.matrix import Group, read_groups, seeds_from, seeds_of, texts
 from geonpg.scripts.races.contestants import CONTESTANTS, config_of, missing, unfit
@@ -46,7 +48,7 @@ class Entry:
     @property
     def name(self) -> str:
         """Its folder, relative to the results; no folder of `geonpg compare` ends like it."""
-        return f"{self.env_id.replace('/', '-')}/{self.contestant}/{self.minutes:g}min/seed-{self.seed}"
+        return f"{file_name(self.env_id)}/{self.contestant}/{self.minutes:g}min/seed-{self.seed}"
 
     @property
     def arguments(self) -> list[str]:
@@ -142,12 +144,18 @@ def on_this_machine(entries: Sequence[Entry], root: Path) -> list[Entry]:
 
     What a minute is worth differs from machine to machine, so nobody could be compared.
     """
-    here, done = machine(), [entry for entry in entries if is_done(root / entry.name)]
-    made = [(entry.race, read_facts(root / entry.name)["machine"]) for entry in done]
-    elsewhere = {race: where for race, where in made if where != here}
-    left_out = [entry for entry in entries if entry.race in elsewhere and entry not in done]
-    for env_id, minutes in dict.fromkeys(entry.race for entry in left_out):
-        where = f"it was begun on {elsewhere[env_id, minutes]}, and this is {here}"
+    here = machine()
+    begun = {race: machines_of(race, root) - {here} for race in dict.fromkeys(entry.race for entry in entries)}
+    left_out = {entry for entry in entries if begun[entry.race] and not is_done(root / entry.name)}
+    for env_id, minutes in dict.fromkeys(entry.race for entry in entries if entry in left_out):
+        where = f"it was begun on {' and '.join(sorted(begun[env_id, minutes]))}, and this is {here}"
         how = "choose other --results to race it here from the beginning"
         print(f"the rest of {env_id}, {minutes:g} minutes, is left out: {where}; {how}", file=sys.stderr)
     return [entry for entry in entries if entry not in left_out]
+
+
+def machines_of(race: tuple[str, float], root: Path) -> set[str]:
+    """Return the machines on which entries of a race have ended, asked for now or not."""
+    env_id, minutes = race
+    folders = root.glob(f"{glob.escape(file_name(env_id))}/*/{minutes:g}min/*")
+    return {read_facts(folder)["machine"] for folder in folders if is_done(folder)}

@@ -20,7 +20,7 @@ from geonpg.scripts.races.clock import Clock, Referee, Trained, minutes_of
 from geonpg.scripts.races.contestants import config_of, versions_of
 from geonpg.scripts.races.racers import Racer, racer_of
 from geonpg.scripts.races.rltools_process import NotStarted
-from geonpg.scripts.races.rows import begin, machine, write_facts, write_rows
+from geonpg.scripts.races.rows import begin, is_done, machine, write_facts, write_rows
 from geonpg.scripts.runs.evaluation import evaluate_policy
 from geonpg.scripts.runs.facts import git_revision, versions
 from geonpg.scripts.runs.process import keep_memory
@@ -87,8 +87,10 @@ def race(arguments: Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Race; return the exit code."""
+    arguments = parse(argv)
     try:
-        race(parse(argv))
+        if not is_done(arguments.folder):  # it may have been, and its process have crashed after that
+            race(arguments)
     except (Refused, OSError, BrokenEnvironment, NotStarted) as error:
         return refuse("geonpg.scripts.races.entry", error, getattr(error, "frames", ""))
     return 0

@@ -1,5 +1,6 @@
 """The figure of races: return over minutes, on a logarithmic axis, and the steps that were made below it."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,8 @@ from geonpg.scripts.races.contestants import CONTESTANTS, METHOD, OURS
 COLOURS = (METHOD_STYLE["mid"]["color"], METHOD_STYLE["geof"]["color"], *OTHER_COLOURS)
 MARKERS = ("o", "s", "v", "D", "x", "P")
 ACROSS = 4  # races side by side
-TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 50, 100, 200, 500)
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+MOST_TICKS = 6  # beside each other; of more, only powers of ten are left
 
 
 def styles() -> dict[str, dict[str, Any]]:
@@ -31,11 +33,11 @@ def race_figure(study: RaceStudy) -> Figure:
     figure = Figure(figsize=(WIDTH, 0.8 + 4.0 * pairs), layout="constrained")
     axes = figure.subplots(2 * pairs, across, squeeze=False, height_ratios=(3, 2) * pairs)
     returns, steps = axes[::2].ravel(), axes[1::2].ravel()
-    look = styles()
+    look, is_of_one_length = styles(), len({race.minutes for race in races}) == 1
     for above, below, race in zip(returns, steps, races, strict=False):
         for contestant in race.entries:
             draw(above, below, race, contestant, look)
-        above.set_title(race.env_id)
+        above.set_title(race.env_id if is_of_one_length else f"{race.env_id}, {race.minutes:g} min")
         below.set(xlabel="minutes of training", yscale="log")
         for ax in (above, below):
             on_minutes(ax, race)
@@ -72,6 +74,8 @@ def on_minutes(ax: Axes, race: Race) -> None:
     """Give an axis logarithmic minutes."""
     first, last = race.times[0], race.times[-1]
     ticks = [tick for tick in TICKS if first <= tick <= last] or [first]
+    if len(ticks) > MOST_TICKS:
+        ticks = [tick for tick in ticks if math.log10(tick).is_integer()]
     ax.set_xscale("log")
     ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ax.minorticks_off()

@@ -49,10 +49,15 @@ def this_machine() -> Iterator[int | None]:
 
 @dataclass
 class Board:
-    """How far a race is, in minutes of its clock; started: when entries began, in seconds."""
+    """How far a race is, in minutes of its clock.
+
+    asked: how many entries there should be; those that were left out are not among `entries`.
+    started: when entries began, in seconds.
+    """
 
     entries: Sequence[Entry]
     root: Path
+    asked: int
     started: dict[str, float] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
 
@@ -129,7 +134,7 @@ def race(arguments: Namespace, given: Sequence[str]) -> int:
                 check_recorded(entry, root)
             root.mkdir(parents=True, exist_ok=True)
             with this_machine() as lock:
-                board = Board(on_this_machine(entries, root), root)
+                board = Board(on_this_machine(entries, root), root, len(entries))
                 warn_of_load(board)
                 failed = run(board, lock, signals)
             tables = report(root)
@@ -144,11 +149,13 @@ def print_outcome(
     """Print the tables, how far the race has come, and how to go on with it; return the exit code."""
     if tables:
         print(markdown(tables))
-    counted = f"{len(board.done)} of {len(board.entries)} entries are done in {board.root}"
+    left_out = board.asked - len(board.entries)
+    counted = f"{len(board.done)} of {board.asked} entries are done in {board.root}"
+    counted += f", {left_out} left out" if left_out else ""
     if signals():
         print(f"stopped: {counted}; {ANEW}; go on with: {command}")
         return 128 + signals.received
     print(counted)
     for name, reason in failed.items():
         print(f"{name} failed: {reason}", file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if failed or left_out else 0

@@ -10,10 +10,11 @@ from typing import Any
 from geonpg.errors import Refused, require
 from geonpg.files import write_text
 from geonpg.scripts.common.records import read_records, write_records
-from geonpg.scripts.runs.facts import processor
+from geonpg.scripts.runs.facts import is_texts, processor
 
 ROWS, FACTS = "rows.csv", "race.json"
 NEEDED = {"env": str, "contestant": str, "seed": int, "minutes": float, "config": dict, "machine": str}
+OPTIONAL = {"versions": dict, "git": str, "others": float}
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,11 @@ def read_facts(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise Refused(f"{folder} is no entry of a race: {error}") from None
     require(isinstance(facts, dict), f"{path} is damaged: it must hold a JSON object")
-    for key, kind in NEEDED.items():
+    for key, kind in {**NEEDED, **OPTIONAL}.items():
         kinds = (int, float) if kind is float else kind
-        require(isinstance(facts.get(key), kinds), f"{path} is damaged: {key} must be like {kind()!r}")
+        holds = isinstance(facts.get(key), kinds) if key in facts else key in OPTIONAL
+        require(holds, f"{path} is damaged: {key} must be like {kind()!r}")
+    require(is_texts(facts.get("versions", {})), f"{path} is damaged: versions must be names and versions")
     return dict(facts)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from geonpg.scripts.common.artifacts import file_name
 from geonpg.scripts.common.style import METHOD_STYLE, OTHER_COLOURS, WIDTH, plain
 from geonpg.scripts.races.analysis import Race, RaceStudy
 from geonpg.scripts.races.contestants import METHOD, OURS
@@ -32,10 +33,15 @@ def shared_races(study: Study, raced: RaceStudy) -> list[Race]:
     """The first race on every task that both have run in the study too, as many as there is room for."""
     found: dict[str, Race] = {}
     for race in raced.races:
-        studied = all(GroupName(race.env_id, contender) in study.main for contender in WHO.values())
+        studied = all(group_name(race, contestant) in study.main for contestant in WHO)
         if studied and set(WHO) <= set(race.entries):
             found.setdefault(race.env_id, race)
     return list(found.values())[:MOST]
+
+
+def group_name(race: Race, contestant: str) -> GroupName:
+    """What the study calls a contestant's runs on a race's task."""
+    return GroupName(file_name(race.env_id), WHO[contestant])
 
 
 def headline_figure(study: Study, raced: RaceStudy) -> Figure | None:
@@ -46,7 +52,7 @@ def headline_figure(study: Study, raced: RaceStudy) -> Figure | None:
     figure = Figure(figsize=(WIDTH, 4.6), layout="constrained")
     above, below = figure.subplots(2, len(races), squeeze=False)
     for over_steps, over_minutes, race in zip(above, below, races, strict=True):
-        draw_steps(over_steps, study, race.env_id)
+        draw_steps(over_steps, study, race)
         draw_minutes(over_minutes, race)
     for first in (above[0], below[0]):
         first.set_ylabel("return")
@@ -57,20 +63,20 @@ def headline_figure(study: Study, raced: RaceStudy) -> Figure | None:
 
 def legend_label(contestant: str, study: Study, races: Sequence[Race]) -> str:
     """Name a contestant, and count its seeds."""
-    by_steps = span(study.main[GroupName(race.env_id, WHO[contestant])].seeds for race in races)
+    by_steps = span(study.main[group_name(race, contestant)].seeds for race in races)
     by_minutes = span(len(race.entries[contestant]) for race in races)
     return f"{NAMES[contestant]} (seeds: {by_steps} above, {by_minutes} below)"
 
 
-def draw_steps(ax: Axes, study: Study, env_id: str) -> None:
+def draw_steps(ax: Axes, study: Study, race: Race) -> None:
     """Mean over seeds with its interval, as far as the runs go."""
-    for contestant, contender in WHO.items():
-        group = study.main[GroupName(env_id, contender)]
+    for contestant in WHO:
+        group = study.main[group_name(race, contestant)]
         x, estimate = band([run.evaluation for run in group.runs], group.budget)
         colour = COLOURS[contestant]
         ax.fill_between(x / UNIT, estimate.low, estimate.high, color=colour, alpha=BAND, linewidth=0)
         ax.plot(x / UNIT, estimate.value, color=colour)
-    ax.set(title=env_id, xlabel=STEP_UNITS[UNIT])
+    ax.set(title=race.env_id, xlabel=STEP_UNITS[UNIT])
     ax.set_xlim(left=0)
     plain(ax)
 

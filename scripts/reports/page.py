@@ -160,7 +160,9 @@ def cell_class(cell: str, numeric: bool) -> str:
     """CSS class of a cell: numbers, verdicts and long lists have their own."""
     if numeric:
         return "number"
-    return cell if cell in ("better", "worse") else "list" if cell.count(", ") > 1 else ""
+    if cell in ("better", "worse"):
+        return cell
+    return "list" if cell.count(", ") > 1 and re.search("[A-Za-z%]", cell) else ""
 
 
 def css(name: str) -> str:
@@ -170,7 +172,7 @@ def css(name: str) -> str:
 
 def is_number(cell: str) -> bool:
     """Whether a cell holds a number, an interval or nothing."""
-    return re.fullmatch(r"(-?\d[-\d. ±toM k]*|never|not known|nan|-|)", cell) is not None
+    return re.fullmatch(r"(-?\d(?:[-\d. ±()toM k]|,(?=\d))*|never|not known|nan|-|)", cell) is not None
 
 
 def figure_html(figure: Figure, label: str, wide: bool = False) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from geonpg.configs import load, parse_toml, to_toml
 from geonpg.errors import Refused, require
+from geonpg.scripts.common.artifacts import file_name
 from geonpg.scripts.common.intervals import Array
 from geonpg.scripts.runs.folder import CONFIG, CURVE, EVALUATIONS, FACTS, TIMES
 
@@ -131,7 +132,7 @@ def read_run(folder: Path, is_placed: bool) -> RecordedRun:
 def placed(folder: Path, facts: Mapping[str, Any]) -> tuple[GroupName, int]:
     """Name and seed by the folder's place; run.json must agree."""
     name = GroupName(folder.parents[2].name, Contender(folder.parents[1].name, folder.parent.name))
-    found, due = (str(facts.get("env")).replace("/", "-"), facts.get("seed")), (name.env_id, int(folder.name))
+    found, due = (file_name(str(facts.get("env"))), facts.get("seed")), (name.env_id, int(folder.name))
     require(found == due, f"{FACTS} belongs to {found[0]}, seed {found[1]}")
     return name, due[1]
 
@@ -143,7 +144,7 @@ def declared(facts: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[Group
         raise Refused(f"{FACTS} must name an environment, a seed and a preset")
     if not isinstance(method, str):
         raise Refused(f"{CONFIG} names no method: baseline runs must be at <task>/<algorithm>/<settings>/<seed>/")
-    return GroupName(env_id.replace("/", "-"), Contender(Path(preset).stem, method)), seed
+    return GroupName(file_name(env_id), Contender(Path(preset).stem, method)), seed
 
 
 def learnt_by(config: Mapping[str, Any]) -> dict[str, Any]:

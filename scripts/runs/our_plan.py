@@ -12,6 +12,7 @@ from geonpg.agents import ACKTR
 from geonpg.configs import Settings, to_toml
 from geonpg.errors import require
 from geonpg.kfac import Ranks
+from geonpg.scripts.common.artifacts import file_name
 from geonpg.scripts.runs.building import make_agent, make_env, normalization_of
 from geonpg.scripts.runs.folder import CurveRow
 from geonpg.scripts.runs.memory import check_memory
@@ -37,7 +38,7 @@ class OurPlan(Plan[ACKTR]):
     @property
     def name(self) -> str:
         """Environment, preset, method and seed, joined to a name."""
-        return f"{self.env_id.replace('/', '-')}_{Path(self.preset).stem}_{self.settings.method}_{self.seed}"
+        return f"{file_name(self.env_id)}_{Path(self.preset).stem}_{self.settings.method}_{self.seed}"
 
     @property
     def values(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from geonpg.scripts import race
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.races import contestants, racing
 from geonpg.scripts.races.course import Entry
+from geonpg.scripts.races.entry import main as race_entry
 from geonpg.scripts.races.rows import is_done, read_facts, read_rows
 
 main = partial(exit_code, race.main)
@@ -84,7 +85,7 @@ def test_a_busy_machine_is_told_of(load: float, tmp_path: Path, monkeypatch: pyt
     for returns, is_told in (({1.0: 3.0}, load > 1), ({5.0: 3.0}, False)):  # one that has not ended, and one that has
         write_entry(tmp_path, entry, returns)
         with redirect_stderr(StringIO()) as said:
-            racing.warn_of_load(racing.Board([entry], tmp_path))
+            racing.warn_of_load(racing.Board([entry], tmp_path, 1))
         assert said.getvalue() == ("the load of this machine is 3.0: a race wants it to itself\n" if is_told else "")
 
 
@@ -102,6 +103,20 @@ def test_entries_never_overlap_on_a_task_of_ones_own(tmp_path: Path, monkeypatch
     assert len(seen) == 2
     spans = sorted((min(moments), max(moments)) for moments in seen.values())
     assert all(before < after for (_, before), (after, _) in pairwise(spans))
+
+
+def test_what_was_left_out_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_entry(tmp_path, Entry("InvertedPendulum-v4", "trpo", 0, 0.02), {0.02: 1.0}, "another, 64 cores")
+    assert main(*FLAGS, "--contestants", "ppo", "--results", tmp_path) == 1
+    assert capsys.readouterr().out.endswith(f"0 of 1 entries are done in {tmp_path}, 1 left out\n")
+
+
+def test_an_entry_whose_process_crashed_after_its_end_is_not_raced_again(tmp_path: Path) -> None:
+    folder = write_entry(tmp_path, Entry("InvertedPendulum-v4", "ppo", 0, 5.0), {5.0: 1.0})
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    arguments = ["--env=InvertedPendulum-v4", "--contestant=ppo", "--seed=0", "--minutes=5", f"--folder={folder}"]
+    assert race_entry(arguments) == 0
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_another_race_waits_for_nobody_and_is_refused(

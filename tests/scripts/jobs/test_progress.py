@@ -80,6 +80,17 @@ def test_a_board_reads_the_runs(tmp_path: Path) -> None:
     assert progress_of(third).steps == 0
 
 
+def test_a_run_that_lost_its_last_rows_to_a_kill_does_not_go_backwards(tmp_path: Path) -> None:
+    """Rows may be ten seconds ahead of the checkpoint from which it goes on, more slowly here."""
+    (run,) = jobs = [job("Hopper-v4", seed=0)]
+    fill(tmp_path / run.name, 600, 6.0)
+    board = Board(jobs, tmp_path)
+    for steps, seconds, left in ((500, 5.0, "5 s"), (510, 6.0, "49 s"), (550, 10.0, "45 s")):
+        fill(tmp_path / run.name, steps, seconds)
+        board.look([run.name])
+        assert board.lines([], [], 1)[0].endswith(f", {left} left"), steps
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0 s"), (59, "59 s"), (61, "2 min"), (3599, "1 h 00 min"), (7500, "2 h 05 min")]
 )

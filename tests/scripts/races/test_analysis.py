@@ -137,7 +137,20 @@ def test_remarks_tell_which_task_was_raced_where(tmp_path: Path) -> None:
     write_entry(tmp_path, Entry("Ant-v4", "ppo", 0, 10.0), {5.0: 3.0, 10.0: 4.0}, "A")  # a race of its own
     assert read_races(tmp_path).remarks == ["Machines: Ant-v4, Hopper-v4 on A; Ant-v4 on B."]
     write_entry(tmp_path, Entry("Ant-v4", "sac", 0, 5.0), {5.0: 3.0}, "A")
-    assert read_races(tmp_path).remarks[1:] == ["Raced on several, so that nobody can be compared: Ant-v4."]
+    mixed = read_races(tmp_path)
+    assert mixed.remarks[1:] == ["Raced on several, so that nobody can be compared: Ant-v4 (5 minutes)."]
+    leaders = {(race.env_id, race.minutes): race.first(5.0) for race in mixed.races}
+    assert leaders == {
+        ("Ant-v4", 5.0): [],
+        ("Ant-v4", 10.0): ["ppo"],
+        ("Hopper-v4", 5.0): ["ppo", "sac"],
+    }
+
+
+def test_a_contestant_of_another_version_is_named(tmp_path: Path) -> None:
+    write_entry(tmp_path, Entry("Hopper-v4", "ars", 0, 5.0), {5.0: 3.0})
+    with pytest.raises(Refused, match=r"Hopper-v4/ars/5min/seed-0/race.json: unknown contestant 'ars'"):
+        read_races(tmp_path)
 
 
 def test_a_copy_of_an_entry_is_no_further_seed(tmp_path: Path) -> None:

@@ -132,3 +132,5 @@ def test_the_rest_of_a_race_that_was_begun_on_another_machine_is_left_out(
     assert left == [hopper[0], *reacher, longer]
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("the rest of Hopper-v4, 5 minutes, is left out: it was begun on another, 64 cores, and this")
+    asked = [Entry("Hopper-v4", "sac", 0, 5.0), hopper[1]]  # neither of them was raced there, but others were
+    assert on_this_machine(asked, tmp_path) == []

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
+from drawn_figures import has_overlapping_ticks
 from tiny_races import write_entry, write_races
 
 from geonpg.scripts.races.analysis import read_races
@@ -17,7 +19,8 @@ def test_returns_over_logarithmic_minutes_with_steps_below_them(tmp_path: Path) 
     figure = race_figure(study)
     races = len(study.races)
     above, below = figure.axes[0], figure.axes[races]
-    assert [ax.get_title() for ax in figure.axes] == [race.env_id for race in study.races] + [""] * races
+    titles = [f"{race.env_id}, {race.minutes:g} min" for race in study.races]
+    assert [ax.get_title() for ax in figure.axes] == titles + [""] * races
     assert above.get_xscale() == below.get_xscale() == below.get_yscale() == "log"
     drawn = {str(line.get_label()): line for line in above.lines}
     assert np.asarray(drawn["geonpg"].get_xdata()).tolist() == [1, 2, 5]
@@ -35,6 +38,13 @@ def test_more_races_than_fit_side_by_side_go_on_below(tmp_path: Path) -> None:
     figure = race_figure(read_races(tmp_path))
     assert [ax.get_title() for ax in figure.axes if ax.get_title()] == names
     assert len(figure.axes) == 2 * len(names), "and places without a race are empty"
+
+
+@pytest.mark.parametrize("minutes", [0.5, 5.0, 10.0, 30.0, 100.0, 1000.0])
+def test_minutes_side_by_side_do_not_run_into_each_other(minutes: float, tmp_path: Path) -> None:
+    for env_id in ("Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"):
+        write_entry(tmp_path, Entry(env_id, "ppo", 0, minutes), {0.1: 1.0, minutes: 2.0})
+    assert not has_overlapping_ticks(race_figure(read_races(tmp_path)))
 
 
 def test_everyone_looks_different() -> None:

@@ -1,13 +1,14 @@
 """The folder of an entry: written whole, begun anew, done at its end only."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_races import write_entry
 
 from geonpg.errors import Refused
 from geonpg.scripts.races.course import Entry
-from geonpg.scripts.races.rows import FACTS, ROWS, begin, is_done, read_facts, read_rows
+from geonpg.scripts.races.rows import FACTS, ROWS, begin, is_done, read_facts, read_rows, write_facts
 
 ENTRY = Entry("Hopper-v4", "sac", 3, 2.0)
 
@@ -39,6 +40,16 @@ def test_a_damaged_file_is_refused(text: str, said: str, tmp_path: Path) -> None
     (folder / FACTS).write_text(text)
     with pytest.raises(Refused, match=said):
         is_done(folder)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"versions": None}, {"versions": {"torch": [1]}}, {"git": [1]}, {"others": None}], ids=repr
+)
+def test_damage_to_what_need_not_be_there_is_refused(damage: dict[str, Any], tmp_path: Path) -> None:
+    folder = write_entry(tmp_path, ENTRY, {2.0: 1.0})
+    write_facts(folder, {**read_facts(folder), **damage})
+    with pytest.raises(Refused, match=f"is damaged: {next(iter(damage))} must be"):
+        read_facts(folder)
 
 
 def test_damaged_rows_are_refused(tmp_path: Path) -> None:

@@ -36,6 +36,17 @@ def test_only_tasks_that_have_all_four_curves(tmp_path: Path) -> None:
     assert NOTE in found.page()
 
 
+def test_a_task_with_a_slash_has_it_in_races_and_not_in_folders(tmp_path: Path) -> None:
+    write_group(tmp_path / "study/my-Walk-v0/default/geo", HIGH)
+    write_group(tmp_path / "study/my-Walk-v0/ppo/zoo", LOW)
+    for contestant in ("geonpg", "ppo"):
+        write_entry(tmp_path / "race", Entry("my/Walk-v0", contestant, 0, 5.0), MINUTES)
+    found = read_report(tmp_path)
+    figure = headline_figure(found.study, found.raced)
+    assert figure is not None
+    assert figure.axes[0].get_title() == "my/Walk-v0"
+
+
 def test_the_curves_are_those_of_the_study_and_of_the_race(tmp_path: Path) -> None:
     write_both(tmp_path)
     found = read_report(tmp_path)

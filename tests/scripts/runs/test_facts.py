@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from geonpg.agents.checkpoint import write
-from geonpg.scripts.runs.facts import Facts, facts_of, processor, versions, warn_of_best, warn_of_changes
+from geonpg.scripts.runs.facts import Facts, create, facts_of, processor, versions, warn_of_best, warn_of_changes
 from geonpg.scripts.runs.folder import Evaluation
 
 GOOD = {"env": "Hopper-v4", "seed": 3, "preset": "default", "device": "cpu", "versions": {"torch": "2"}, "git": ""}
@@ -80,6 +80,19 @@ def test_A8_other_versions_and_a_missing_card_are_said(caplog: pytest.LogCapture
     changed, card = caplog.messages
     assert changed == (f"this run was begun with torch 0.1, now {versions()['torch']}: it may not go on bit for bit")
     assert card == "this run was begun on cuda, which is not here: it goes on on the cpu, and not bit for bit"
+
+
+def test_the_processor_is_recorded(tmp_path: Path) -> None:
+    create(tmp_path / "run", "", {"env": "Hopper-v4", "seed": 0})
+    assert facts_of(tmp_path / "run").processor == processor() != ""
+
+
+def test_where_the_processor_is_hidden_there_is_another_name_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(*_: object, **__: object) -> str:
+        raise PermissionError("hidden")
+
+    monkeypatch.setattr(Path, "read_text", hidden)
+    assert processor() != ""
 
 
 def test_another_processor_is_said(caplog: pytest.LogCaptureFixture) -> None:
