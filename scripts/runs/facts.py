@@ -34,13 +34,20 @@ def versions() -> dict[str, str]:
 
 
 def processor() -> str:
-    """Return the name of this machine's processor, by which the last bits of what is computed may differ."""
-    found = platform.processor() or platform.machine()
+    """Return the name of this machine's processor and the numbers of its kind, by which the last bits may differ.
+
+    The name alone may be hidden: an "AMD EPYC" of a cloud is one of several, half as fast or twice.
+    """
     if sys.platform == "linux":
         with suppress(OSError):  # a sandbox may hide it
-            lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-            found = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), found)
-    return found
+            first, _, _ = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")
+            fields = {
+                name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
+            }
+            kind = [f"{name.removeprefix('cpu ')} {fields[name]}" for name in ("cpu family", "model") if name in fields]
+            if "model name" in fields:
+                return fields["model name"] + (f" ({', '.join(kind)})" if kind else "")
+    return platform.processor() or platform.machine()
 
 
 def git_revision() -> str:

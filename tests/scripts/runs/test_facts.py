@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,16 @@ def test_A8_other_versions_and_a_missing_card_are_said(caplog: pytest.LogCapture
 def test_the_processor_is_recorded(tmp_path: Path) -> None:
     create(tmp_path / "run", "", {"env": "Hopper-v4", "seed": 0})
     assert facts_of(tmp_path / "run").processor == processor() != ""
+
+
+def test_processors_of_one_name_and_several_kinds_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As clouds have them; some machines list no family."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    shown = "processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\nmodel\t\t: 9\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: shown)
+    assert processor() == "AMD EPYC (family 26, model 2)"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: "processor\t: 0\nmodel name\t: a slow one\n")
+    assert processor() == "a slow one"
 
 
 def test_where_the_processor_is_hidden_there_is_another_name_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
