@@ -4,13 +4,13 @@ Interrupt it at any time; the same command continues. What is tested, and how, i
 --grid FILE: a map of long steps instead, one update by every variant in the file from every batch (docs/large.md).
 """
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
+from geonpg.cores import usable_cores
 from geonpg.scripts.branches.design import BRANCH_TASKS, Design
 from geonpg.scripts.common.artifacts import RUNS
 from geonpg.scripts.common.parser import MOST_EPISODES, Parser, seed, up_to
@@ -32,7 +32,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--results", type=Path, help="folder of the results (runs/branch; runs/large with --grid)")
     parser.add_argument("--grid", type=Path, metavar="FILE", help="make a map of long steps; the file says all of it")
     parser.add_argument("--envs", default=BRANCH_TASKS, help="default: %(default)s")
-    parser.add_argument("--jobs", type=up_to(1000), default=os.cpu_count() or 1, help="trunks at a time (%(default)s)")
+    parser.add_argument("--jobs", type=up_to(1000), default=usable_cores(), help="trunks at a time (%(default)s)")
     parser.add_argument("--preset", default=Design.preset, help=f"{', '.join(names())}, or a .toml file")
     parser.add_argument(
         "--first-seed", type=seed, default=Design.first_seed, help="seed of the first trunk (%(default)s)"

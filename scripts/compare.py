@@ -4,13 +4,13 @@ One folder per run. Finished runs are never repeated, interrupted ones go on whe
 again once and then reported. A study file has tables [[group]] with methods or algorithm, envs, seeds and steps.
 """
 
-import os
 import sys
 from argparse import BooleanOptionalAction, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
+from geonpg.cores import usable_cores
 from geonpg.scripts.common.parser import Parser, count, up_to
 from geonpg.scripts.common.stopping import as_process
 
@@ -28,7 +28,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     parser.add_argument("--steps", type=count, help="environment steps of each run (default: the preset's)")
     parser.add_argument("--preset", default="default", help=f"of our methods: {', '.join(names())}, or a .toml file")
     parser.add_argument("--results", type=Path, default=Path("results/study"), help="where runs go (%(default)s)")
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     parser.add_argument(
         "--jobs", type=up_to(1000), help=f"runs at a time on this machine (default: its cores, {cores})"
     )

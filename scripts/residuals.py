@@ -5,13 +5,13 @@ inference where a straight step leaves the cone. Interrupt it at any time; the s
 and how, is written in docs/residuals.md.
 """
 
-import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs.schema import METHODS
+from geonpg.cores import usable_cores
 from geonpg.scripts.common.artifacts import RUNS
 from geonpg.scripts.common.parser import Parser, up_to
 from geonpg.scripts.common.stopping import as_process
@@ -37,7 +37,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument("--width", type=up_to(64), help="of the networks' hidden layers (16)")
     parser.add_argument("--jacobians", type=up_to(10_000), help="at which networks are compared (60)")
     parser.add_argument("--results", type=Path, default=RUNS / "residuals", help="folder of the results (%(default)s)")
-    parser.add_argument("--jobs", type=up_to(1000), default=os.cpu_count() or 1, help="processes (%(default)s)")
+    parser.add_argument("--jobs", type=up_to(1000), default=usable_cores(), help="processes (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="a look in a minute or two: less of everything")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--only-report", action="store_true", help="run nothing, only make tables and figures again")

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = {"geonpg": "package"} | {f"geonpg.{name}": name for name in ("agents", "configs", "envs", "kfac", "scripts")}
 
-BOTTOM = {"errors", "files", "finite"}  # modules of geonpg itself, which every room may import
+BOTTOM = {"cores", "errors", "files", "finite"}  # modules of geonpg itself, which every room may import
 
 # Which of ours a room may import, beside itself and the bottom, and which foreign packages (None: any). A room that is
 # not in the first column does not exist; "scripts" is the commands, which no room imports.

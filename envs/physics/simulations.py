@@ -14,6 +14,8 @@ import numpy as np
 from numba.core import types
 from numpy.typing import NDArray
 
+from geonpg.cores import usable_cores
+
 from .clock import without_clock
 from .functions import (
     GENERATOR,
@@ -113,7 +115,7 @@ class Simulations:
 
     def __init__(self, shared: Physics, n: int, threads: int = 0) -> None:
         self.shared, self.n = shared, n
-        self.threads = min(threads or cores(), n)
+        self.threads = min(threads or usable_cores(), n)
         model = shared.model
         self.physics: Array = np.zeros((n, mujoco.mj_stateSize(model, PHYSICS)))
         self.observations: Array = np.zeros((n, shared.observation_size))
@@ -246,11 +248,6 @@ class Simulations:
     def _work_alone(self) -> None:
         self._process = os.getpid()
         self._job.fill(simulations=addresses_of(self._simulations[:1]))
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def help_with(kernel: Kernel, job: Table, semaphores: Sequence[Semaphore], thread: int) -> None:

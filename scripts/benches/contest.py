@@ -1,6 +1,5 @@
 """Contestants of a benchmark of speed: rounds in which each runs once, in random order."""
 
-import os
 import random
 import statistics
 import time
@@ -10,7 +9,9 @@ from typing import NamedTuple
 
 from tqdm import tqdm
 
-CORES = os.cpu_count() or 1
+from geonpg.cores import usable_cores
+
+CORES = usable_cores()
 SEED = 0  # of the order
 
 

@@ -165,8 +165,7 @@ class CriticFindings(Findings):
             for name in by_name:
                 mine = {kind.name: self.mean(preset, name, kind.name) for kind in fields(Fit)}
                 for key, ratio in self.ratios(preset, name).items():
-                    ends = {key: ratio.value, f"{key}/low": ratio.low, f"{key}/high": ratio.high}
-                    mine |= {end: float(value) for end, value in ends.items()}
+                    mine |= ratio.numbers(key)
                 found[preset][name.replace(", ", "-").replace(" ", "-")] = mine
         return {"critic": found}
 

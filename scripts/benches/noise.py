@@ -58,8 +58,7 @@ class NoiseFindings(Findings):
             for variant in variants:
                 mine = found[env_id][variant] = {}
                 for kind in Gain._fields:
-                    gain = self.estimate(env_id, variant, kind)
-                    mine |= {kind: float(gain.value), f"{kind}/low": float(gain.low), f"{kind}/high": float(gain.high)}
+                    mine |= self.estimate(env_id, variant, kind).numbers(kind)
         return {"noise": found}
 
     def table(self) -> str:

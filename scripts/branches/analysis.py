@@ -130,6 +130,6 @@ def branch_numbers(study: BranchStudy) -> dict[str, float]:
     for place in places(study):
         for rule in RIVALS:
             for name in MEASURES:
-                found, key = difference(study, rule, name, place), f"branch/{place.replace(' ', '-')}/{rule}/{name}"
-                numbers |= {key: float(found.value), f"{key}/low": float(found.low), f"{key}/high": float(found.high)}
+                found = difference(study, rule, name, place)
+                numbers |= found.numbers(f"branch/{place.replace(' ', '-')}/{rule}/{name}")
     return numbers

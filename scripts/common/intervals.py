@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.integrate import trapezoid
 
+from geonpg.scripts.common.artifacts import aligned
+
 Array = NDArray[np.float64]
 Statistic = Callable[[Sequence[Array]], Array]
 
 COUNT = 10_000  # resamples of a number
 CURVE_COUNT = 2_000  # resamples of a curve
 TAILS = (0.025, 0.975)
+UNKNOWN = "not known"  # the interval of a single run
 
 
 class Needed(NamedTuple):
@@ -39,6 +42,28 @@ class Estimate:
     value: Array
     low: Array
     high: Array
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether the interval of a number is known; that of a single run is not."""
+        return bool(np.isfinite(self.low) and np.isfinite(self.high))
+
+    def numbers(self, key: str) -> dict[str, float]:
+        """The number under a key, and the ends of its interval, if it has any, under key/low and key/high."""
+        ends = {f"{key}/low": float(self.low), f"{key}/high": float(self.high)}
+        return {key: float(self.value), **(ends if self.has_ends else {})}
+
+
+def estimated(estimate: Estimate) -> list[str]:
+    """Two cells of a table: the value, and its interval if there is one."""
+    value, low, high = aligned(float(estimate.value), float(estimate.low), float(estimate.high))
+    return [value, f"{low} to {high}" if estimate.has_ends else UNKNOWN]
+
+
+def with_interval(estimate: Estimate) -> str:
+    """The value followed by its interval in brackets, if there is one."""
+    value, interval = estimated(estimate)
+    return f"{value} ({interval})" if estimate.has_ends else value
 
 
 def bootstrap(statistic: Statistic, groups: Sequence[Array], count: int = COUNT) -> Estimate:
@@ -110,8 +135,8 @@ def verdict(estimate: Estimate, count: int, needed: Needed = SEEDS, neutral: flo
     """
     if count < needed.least:
         return f"too few {needed.what}"
-    if not (np.isfinite(estimate.low) and np.isfinite(estimate.high)):
-        return "not known"
+    if not estimate.has_ends:
+        return UNKNOWN
     if estimate.low <= neutral <= estimate.high:
         return "not significant"
     sign = 1 if estimate.low > neutral else -1

@@ -1,9 +1,9 @@
 """How figures look and how they are written, whichever command draws them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 
 from geonpg.errors import known
 from geonpg.files import replacing
+
+T = TypeVar("T")
 
 FORMATS = ("png", "svg")
 DPI = 120
@@ -25,6 +27,11 @@ METHOD_STYLE: Mapping[str, dict[str, Any]] = {
 }
 OTHER_COLOURS = ("#CC79A7", "#E69F00", "#56B4E9", "#999999")  # for what is drawn beside the methods
 GREY = "#888888"  # for levels and zero lines
+
+
+def cycled(choices: Sequence[T], i: int) -> T:
+    """The choice of a number, from the beginning again after the last."""
+    return choices[i % len(choices)]
 
 
 def plain(ax: Axes) -> None:

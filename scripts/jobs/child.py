@@ -37,14 +37,15 @@ class Child:
         return time.monotonic() - self._began
 
     def last_words(self) -> str:
-        """Return why the child failed: the signal that killed it, or the last line of its standard error."""
-        code = self.process.returncode
-        if code < 0:  # what it said before, a warning perhaps, is not the reason
-            return f"killed by signal {-code}"
+        """Return why the child failed: the signal that killed it, and the last line of its standard error."""
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").split("\n")
         spoken = [line.strip() for line in lines if line.strip()]
-        return spoken[-1] if spoken else f"exit code {code}"
+        code = self.process.returncode
+        if code >= 0:
+            return spoken[-1] if spoken else f"exit code {code}"
+        killed = f"killed by signal {-code}"  # an abort says why; before others, the last line may be any warning
+        return f"{killed}, after: {spoken[-1]}" if spoken else killed
 
     def close(self) -> None:
         """Release the files of a child that has ended."""

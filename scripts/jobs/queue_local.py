@@ -2,8 +2,10 @@
 
 import math
 import signal
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from geonpg.scripts.jobs.child import Child
 from geonpg.scripts.jobs.queue import Ended, Outcome, Queue
@@ -18,13 +20,23 @@ class LocalItem:
 
     command: called at every start, because an interrupted command is resumed by another one.
     done: called after success.
-    limit: seconds after which a command hangs, and is killed.
+    limit: seconds without a sign of life after which a command hangs, and is killed.
+    sign: a file whose every change is a sign of life; without one only the start is.
     """
 
     name: str
     command: Callable[[], Sequence[str]]
     done: Callable[[], None]
     limit: float = math.inf
+    sign: Path | None = None
+
+    def quiet_seconds(self, started: Child) -> float:
+        """Return the seconds since the last sign of life."""
+        try:
+            since_change = math.inf if self.sign is None else time.time() - self.sign.stat().st_mtime
+        except OSError:  # it is not there yet
+            since_change = math.inf
+        return min(started.seconds, since_change)
 
 
 class LocalQueue(Queue[LocalItem, Child]):
@@ -46,13 +58,13 @@ class LocalQueue(Queue[LocalItem, Child]):
 
     def poll(self, item: LocalItem, started: Child) -> Ended | None:
         code = started.process.poll()
-        if code is None and started.seconds <= item.limit:
+        if code is None and item.quiet_seconds(started) <= item.limit:
             return None
         if code is None:
             started.process.kill()
             started.process.wait()
             started.close()
-            return Ended(Outcome.FAILED, f"killed, because it had not ended after {item.limit / 60:.0f} minutes")
+            return Ended(Outcome.FAILED, f"killed, because nothing was heard of it for {item.limit / 60:.0f} minutes")
         outcome = Outcome.DONE if code == 0 else Outcome.STOPPED if code in STOPPED else Outcome.FAILED
         ended = Ended(outcome, started.last_words())
         started.close()

@@ -97,11 +97,6 @@ def at_equal_time(courses: Courses, method: str, design: Design) -> Estimate:
     return compared(courses, method, lambda course, s: course.at_seconds(reference[s].seconds_at(design.jacobians)))
 
 
-def spread(name: str, estimate: Estimate) -> Numbers:
-    """An estimate's three numbers."""
-    return {name: float(estimate.value), f"{name}/low": float(estimate.low), f"{name}/high": float(estimate.high)}
-
-
 def course_numbers(problem: str, courses: Courses, design: Design) -> Numbers:
     """The numbers of one network."""
     found: Numbers = {}
@@ -114,8 +109,8 @@ def course_numbers(problem: str, courses: Courses, design: Design) -> Numbers:
         if method != REFERENCE:
             name = f"{prefix}_over_{REFERENCE}"
             if counts_jacobians(method):
-                found |= spread(name, at_equal_jacobians(courses, method, design))
-            found |= spread(f"{name}/equal_time", at_equal_time(courses, method, design))
+                found |= at_equal_jacobians(courses, method, design).numbers(name)
+            found |= at_equal_time(courses, method, design).numbers(f"{name}/equal_time")
     return found
 
 
@@ -150,7 +145,7 @@ def fit_numbers(problem: str, fits: Mapping[str, list[Outcome]]) -> Numbers:
         found[f"jacobians/{problem}/{method}/solved"] = share_solved(rows)
         estimate = jacobians_ratio(rows, fits[PLAIN]) if PLAIN in fits and method != PLAIN else None
         if estimate is not None:
-            found |= spread(f"jacobians/{problem}/{method}_over_{PLAIN}", estimate)
+            found |= estimate.numbers(f"jacobians/{problem}/{method}_over_{PLAIN}")
     return found
 
 

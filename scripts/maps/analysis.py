@@ -219,7 +219,7 @@ def map_numbers(study: MapStudy) -> dict[str, float]:
                 numbers[f"large/{env_id}/{place}/{name}/held_out"] = gain
     for where in wheres(study) if study else []:
         for place in places_of_sides(study):
-            found, key = judged(study, where, place)[0], f"large/{where}/{place}/{OURS}_over_{THEIRS}"
+            found = judged(study, where, place)[0]
             if np.isfinite(found.value):
-                numbers |= {key: float(found.value), f"{key}/low": float(found.low), f"{key}/high": float(found.high)}
+                numbers |= found.numbers(f"large/{where}/{place}/{OURS}_over_{THEIRS}")
     return numbers

@@ -11,10 +11,10 @@ from matplotlib.ticker import MaxNLocator
 from geonpg.configs import task_names
 from geonpg.configs.presets import blaming
 from geonpg.errors import known, require
-from geonpg.scripts.common.artifacts import Table, aligned
-from geonpg.scripts.common.intervals import Array, Estimate, steps_to, student
+from geonpg.scripts.common.artifacts import Table
+from geonpg.scripts.common.intervals import Array, Estimate, steps_to, student, with_interval
 from geonpg.scripts.races.contestants import CONTESTANTS
-from geonpg.scripts.races.rows import FACTS, Row, read_facts, read_rows
+from geonpg.scripts.races.rows import FACTS, Row, entry_folders, is_done, read_facts, read_rows
 
 MAIN_MINUTES = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # columns of the tables, beside a race's end
 # Returns that the minutes to are told of; on other tasks, round numbers between the worst and the best that was seen.
@@ -40,7 +40,6 @@ class Race:
     env_id: str
     minutes: float
     entries: Mapping[str, Sequence[Sequence[Row]]]  # by contestant, one for each seed
-    is_mixed: bool = False  # of entries from several machines, whose minutes cannot be compared
 
     @property
     def times(self) -> list[float]:
@@ -68,9 +67,7 @@ class Race:
         return steps_to(level, minutes, returns.mean(axis=0))
 
     def first(self, minute: float) -> list[str]:
-        """The contestants with the highest return after so many minutes: one, several with the same, or nobody."""
-        if self.is_mixed:
-            return []
+        """The contestants with the highest return after so many minutes: one, or several with the same."""
         returns = {contestant: float(self.after(contestant, minute).value) for contestant in self.entries}
         return [contestant for contestant, found in returns.items() if found == max(returns.values())]
 
@@ -110,34 +107,37 @@ NO_RACES = RaceStudy((), ())
 
 
 def read_races(folder: Path) -> RaceStudy:
-    """Read all entries in a folder that have come to their end; those that have not are left out, and named."""
+    """Read all entries in a folder that have come to their end; raise Refused if they contradict one another.
+
+    Entries that have not ended, and races on several machines, whose minutes do not compare, are left out and named.
+    """
     found: dict[tuple[str, float], dict[str, list[list[Row]]]] = {}
     made: dict[tuple[str, float, str, int], Mapping[str, Any]] = {}  # what each was made with
     unfinished = []
-    for path in sorted(folder.glob(f"*/*/*/*/{FACTS}")):
-        facts, rows = read_facts(path.parent), read_rows(path.parent)
-        with blaming(str(path)):
-            known("contestant", facts["contestant"], CONTESTANTS)
-        if not (rows and rows[-1].minute == facts["minutes"]):
-            unfinished.append(str(path.parent.relative_to(folder)))
+    for entry in entry_folders(folder):
+        if not is_done(entry):
+            unfinished.append(str(entry.relative_to(folder)))
             continue
+        facts, rows = read_facts(entry), read_rows(entry)
+        with blaming(str(entry / FACTS)):
+            known("contestant", facts["contestant"], CONTESTANTS)
         race = found.setdefault((facts["env"], float(facts["minutes"])), {})
         others = next(iter(race.values()), [rows])[0]
         same = [row.minute for row in rows] == [row.minute for row in others]
-        require(same, f"{path.parent} was evaluated after other minutes than others of its race: move it away")
+        require(same, f"{entry} was evaluated after other minutes than others of its race: move it away")
         key = facts["env"], float(facts["minutes"]), facts["contestant"], facts["seed"]
-        require(key not in made, f"{path.parent} is of the same seed as another entry: move it out of {folder}")
+        require(key not in made, f"{entry} is of the same seed as another entry: move it out of {folder}")
         made[key] = facts
         race.setdefault(facts["contestant"], []).append(rows)
     mixed = mixed_races(made.values())
-    races = [Race(*race, in_order(entries), race in mixed) for race, entries in found.items()]
+    races = [Race(*race, in_order(entries)) for race, entries in found.items() if race not in mixed]
     in_turn = sorted(races, key=lambda race: (race.minutes, race.env_id))
     return RaceStudy(in_turn, remarks_on(list(made.values()), unfinished))
 
 
 def remarks_on(made: Sequence[Mapping[str, Any]], unfinished: Sequence[str]) -> list[str]:
     """Say where entries were made, whether by one version of everything, who disturbed them, and what is missing."""
-    found = machines_of(made)
+    found = remarks_on_machines(made)
     revisions = {facts.get("git") for facts in made}
     if len(revisions) > 1:
         found.append(f"Made by {len(revisions)} revisions of this program.")
@@ -155,8 +155,8 @@ def remarks_on(made: Sequence[Mapping[str, Any]], unfinished: Sequence[str]) -> 
     return found
 
 
-def machines_of(made: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say on which machine entries were made; if on several, which task on which, and what cannot be compared."""
+def remarks_on_machines(made: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say on which machine entries were made; if on several, which task on which, and what is left out for that."""
     tasks: dict[str, set[str]] = {}
     for facts in made:
         tasks.setdefault(facts["machine"], set()).add(facts["env"])
@@ -165,7 +165,7 @@ def machines_of(made: Sequence[Mapping[str, Any]]) -> list[str]:
     found = [f"{', '.join(sorted(tasks[machine]))} on {machine}" for machine in sorted(tasks)]
     said = [f"Machines: {'; '.join(found)}."]
     mixed = ", ".join(f"{env_id} ({minutes:g} minutes)" for env_id, minutes in sorted(mixed_races(made)))
-    return [*said, f"Raced on several, so that nobody can be compared: {mixed}."] if mixed else said
+    return [*said, f"Raced on several, so that nobody can be compared, and left out: {mixed}."] if mixed else said
 
 
 def mixed_races(made: Iterable[Mapping[str, Any]]) -> set[tuple[str, float]]:
@@ -200,12 +200,13 @@ def length(races: Sequence[Race]) -> str:
 
 def returns_table(races: Sequence[Race], remarks: Sequence[str]) -> Table:
     """Mean returns of everyone on every task, who was first, and the steps that were made."""
-    minutes, rows = races[0].main_minutes, []
+    minutes, rows = sorted({minute for race in races for minute in race.main_minutes}), []
     for race in races:
-        leaders = {minute: race.first(minute) for minute in minutes}
+        leaders = {minute: race.first(minute) for minute in race.main_minutes}
         for contestant, seeds in race.entries.items():
-            cells = [with_ends(race.after(contestant, minute)) for minute in minutes]
-            ahead = ", ".join(f"{minute:g}" for minute in minutes if contestant in leaders[minute])
+            shown = {minute: with_interval(race.after(contestant, minute)) for minute in leaders}
+            cells = [shown.get(minute, "") for minute in minutes]
+            ahead = ", ".join(f"{minute:g}" for minute, first in leaders.items() if contestant in first)
             steps = f"{race.steps(contestant)[-1] / 1e3:,.0f} k"
             rows.append([race.env_id, contestant, *cells, ahead, steps, str(len(seeds))])
     columns = ("task", "contestant", *(f"{minute:g} min" for minute in minutes), "first at", "steps", "seeds")
@@ -215,12 +216,6 @@ def returns_table(races: Sequence[Race], remarks: Sequence[str]) -> Table:
     )
     note = " ".join([note, *remarks])
     return Table(f"race-{races[0].minutes:g}", f"A race of {length(races)}", columns, rows, note)
-
-
-def with_ends(estimate: Estimate) -> str:
-    """A mean with its interval in brackets, if there is one."""
-    value, low, high = aligned(float(estimate.value), float(estimate.low), float(estimate.high))
-    return f"{value} ({low} to {high})" if np.isfinite(estimate.high) else value
 
 
 def minutes_table(races: Sequence[Race]) -> Table:
@@ -256,10 +251,8 @@ def race_numbers(study: RaceStudy) -> dict[str, float]:
         for contestant in race.entries:
             start = f"race/{race.env_id}/{contestant}"
             for minute in race.times:
-                found, key = race.after(contestant, minute), f"{start}/{minute:g}"
-                if key not in numbers:
-                    ends = {f"{key}/low": float(found.low), f"{key}/high": float(found.high)}
-                    numbers |= {key: float(found.value), **(ends if np.isfinite(found.high) else {})}
+                if (key := f"{start}/{minute:g}") not in numbers:
+                    numbers |= race.after(contestant, minute).numbers(key)
             for level in race.levels:
                 minutes = race.minutes_to(contestant, level)
                 if ended.get(start, 0.0) < minutes < np.inf:

@@ -8,12 +8,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from geonpg.scripts.common.style import METHOD_STYLE, OTHER_COLOURS, WIDTH, plain
+from geonpg.scripts.common.style import METHOD_STYLE, OTHER_COLOURS, WIDTH, cycled, plain
 from geonpg.scripts.races.analysis import Race, RaceStudy
 from geonpg.scripts.races.contestants import CONTESTANTS, METHOD, OURS
 
 COLOURS = (METHOD_STYLE["mid"]["color"], METHOD_STYLE["geof"]["color"], *OTHER_COLOURS)
-MARKERS = ("o", "s", "v", "D", "x", "P")
+MARKERS = ("o", "s", "v", "D", "x", "P", "*")  # one more than colours: who shares a colour has another marker
 ACROSS = 4  # races side by side
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 MOST_TICKS = 6  # beside each other; of more, only powers of ten are left
@@ -22,7 +22,7 @@ MOST_TICKS = 6  # beside each other; of more, only powers of ten are left
 def styles() -> dict[str, dict[str, Any]]:
     """Ours in the colour of its method, every other contestant in one of its own."""
     others = [name for name in CONTESTANTS if name != OURS]
-    looks = {name: {"color": c, "marker": m} for name, c, m in zip(others, COLOURS, MARKERS, strict=True)}
+    looks = {name: {"color": cycled(COLOURS, i), "marker": cycled(MARKERS, i)} for i, name in enumerate(others)}
     return {OURS: dict(METHOD_STYLE[METHOD]), **looks}
 
 

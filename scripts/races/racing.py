@@ -25,11 +25,12 @@ from geonpg.scripts.jobs.queue_local import LocalItem, LocalQueue
 from geonpg.scripts.races.analysis import race_tables, read_races
 from geonpg.scripts.races.course import Entry, check_recorded, entries_of, groups_of, on_this_machine
 from geonpg.scripts.races.figures import race_figure
-from geonpg.scripts.races.rows import is_done
+from geonpg.scripts.races.rows import ROWS, is_done
 
 LOCK_SECONDS = 10.0  # to wait for the last entry of a race that was killed
 POLL_SECONDS = 0.5
-PATIENCE, WARM_UP = 3.0, 20.0  # an entry that takes so many times its minutes, and so many more, hangs
+# An entry hangs if nothing is heard of it for so many times its minutes and so many more; each evaluation is heard of.
+PATIENCE, WARM_UP = 3.0, 20.0
 BUSY = 0.7  # programs that want a core, on average over a minute
 BAR = "{percentage:3.0f}%|{bar}| {desc}, {remaining} left"
 ANEW = "the entry that was interrupted begins anew, because a race against the clock cannot be resumed fairly"
@@ -86,7 +87,7 @@ class Board:
             return worker_command("races.entry", *entry.arguments, f"--folder={self.root / entry.name}")
 
         limit = 60 * (PATIENCE * entry.minutes + WARM_UP)
-        return LocalItem(entry.name, command, lambda: self.done.add(entry.name), limit)
+        return LocalItem(entry.name, command, lambda: self.done.add(entry.name), limit, self.root / entry.name / ROWS)
 
 
 def run(board: Board, lock: int | None, signals: Signals) -> Mapping[str, str]:
@@ -132,23 +133,30 @@ def race(arguments: Namespace, given: Sequence[str]) -> int:
             entries = entries_of(groups_of(arguments), arguments.envs.split(","))
             for entry in entries:
                 check_recorded(entry, root)
+            read_races(root)  # what cannot be told of afterwards is refused now
             root.mkdir(parents=True, exist_ok=True)
             with this_machine() as lock:
                 board = Board(on_this_machine(entries, root), root, len(entries))
                 warn_of_load(board)
                 failed = run(board, lock, signals)
-            tables = report(root)
     except (Refused, OSError) as error:
         return refuse("geonpg race", error)
-    return print_outcome(board, failed, tables, signals, shlex.join(["geonpg", "race", *given]))
+    told = print_tables(root)
+    return print_outcome(board, failed, signals, shlex.join(["geonpg", "race", *given])) or told
 
 
-def print_outcome(
-    board: Board, failed: Mapping[str, str], tables: Sequence[Table], signals: Signals, command: str
-) -> int:
-    """Print the tables, how far the race has come, and how to go on with it; return the exit code."""
-    if tables:
-        print(markdown(tables))
+def print_tables(root: Path) -> int:
+    """Report on all entries and print the tables; return the exit code. Whatever goes wrong here, the race was run."""
+    try:
+        if tables := report(root):
+            print(markdown(tables))
+    except (Refused, OSError) as error:
+        return refuse("geonpg race", error)
+    return 0
+
+
+def print_outcome(board: Board, failed: Mapping[str, str], signals: Signals, command: str) -> int:
+    """Print how far the race has come, and how to go on with it; return the exit code."""
     left_out = board.asked - len(board.entries)
     counted = f"{len(board.done)} of {board.asked} entries are done in {board.root}"
     counted += f", {left_out} left out" if left_out else ""

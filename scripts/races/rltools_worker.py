@@ -78,12 +78,12 @@ def main(argv: Sequence[str]) -> int:
     os.dup2(2, 1)  # RLtools, its compiler and MuJoCo print what they like
     try:
         worker = Worker(argv[0], int(argv[1]))
-    except Exception as error:  # whatever it is, the others go on without us
+        print(json.dumps(worker.answer({})), file=answers)
+        for line in sys.stdin:
+            print(json.dumps(worker.answer(json.loads(line))), file=answers)
+    except Exception as error:  # whatever it is, an environment's own too, the others go on without us
         print(json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0]}), file=answers)
         return 1
-    print(json.dumps(worker.answer({})), file=answers)
-    for line in sys.stdin:
-        print(json.dumps(worker.answer(json.loads(line))), file=answers)
     return 0
 
 

@@ -1,12 +1,13 @@
 """The folder of an entry, one contestant on one task with one seed: `rows.csv`, and `race.json` beside it."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from geonpg.cores import usable_cores
 from geonpg.errors import Refused, require
 from geonpg.files import write_text
 from geonpg.scripts.common.records import read_records, write_records
@@ -29,9 +30,17 @@ class Row:
     episodes: int
 
 
+def entry_folders(root: Path) -> list[Path]:
+    """Return the folders of all entries below the results, <task>/<who>/<minutes>/<seed>, damaged ones included."""
+    return sorted({path.parent for name in (ROWS, FACTS) for path in root.glob(f"*/*/*/*/{name}")})
+
+
 def read_rows(folder: Path) -> list[Row]:
-    """Read the rows of an entry so far."""
-    return read_records(folder / ROWS, Row, "a race")
+    """Read the rows of an entry so far; raise Refused if they are damaged."""
+    rows = read_records(folder / ROWS, Row, "a race")
+    finite = all(isfinite(number) for row in rows for number in (row.minute, row.seconds, row.mean, row.std))
+    require(finite, f"{folder / ROWS} is damaged: a number is not finite; move it away to make it anew")
+    return rows
 
 
 def write_rows(folder: Path, rows: Sequence[Row]) -> None:
@@ -40,8 +49,8 @@ def write_rows(folder: Path, rows: Sequence[Row]) -> None:
 
 
 def machine() -> str:
-    """Describe this machine: its processor and the number of its cores."""
-    return f"{processor()}, {os.cpu_count()} cores"
+    """Describe this machine: its processor and the number of cores that we may use."""
+    return f"{processor()}, {usable_cores()} cores"
 
 
 def begin(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -73,6 +82,6 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def is_done(folder: Path) -> bool:
-    """Return whether an entry has come to its end."""
+    """Return whether an entry has come to its end; one that has lost its facts has not."""
     rows = read_rows(folder)
-    return bool(rows) and rows[-1].minute == read_facts(folder)["minutes"]
+    return bool(rows) and (folder / FACTS).exists() and rows[-1].minute == read_facts(folder)["minutes"]

@@ -2,10 +2,10 @@
 
 from geonpg.scripts.branches.analysis import REFERENCE
 from geonpg.scripts.common.artifacts import Table
-from geonpg.scripts.common.intervals import student
+from geonpg.scripts.common.intervals import estimated, student, with_interval
 from geonpg.scripts.reports.comparisons import Comparison, over_reference
 from geonpg.scripts.reports.study import SeedGroup, Study
-from geonpg.scripts.reports.words import estimated, span, with_interval
+from geonpg.scripts.reports.words import span
 
 LARGE = "large"  # the preset
 UPDATES = (20, 50, 100)
@@ -67,6 +67,6 @@ def large_numbers(study: Study) -> dict[str, float]:
     }
     for updates in UPDATES:
         for each in over_reference_after(study, updates):
-            found, key = each.improvement(), f"large-curves/{ALL}/{each.contender.method}_over_{REFERENCE}/{updates}"
-            numbers |= {key: float(found.value), f"{key}/low": float(found.low), f"{key}/high": float(found.high)}
+            key = f"large-curves/{ALL}/{each.contender.method}_over_{REFERENCE}/{updates}"
+            numbers |= each.improvement().numbers(key)
     return numbers

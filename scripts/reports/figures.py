@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 
 from geonpg.scripts.common.intervals import COUNT, Estimate
 from geonpg.scripts.common.published import PAPER_STEPS
-from geonpg.scripts.common.style import GREY, METHOD_STYLE, OTHER_COLOURS, WIDTH, plain
+from geonpg.scripts.common.style import GREY, METHOD_STYLE, OTHER_COLOURS, WIDTH, cycled, plain
 from geonpg.scripts.reports.comparisons import MAIN_PRESET, Comparison, iqm, scored
 from geonpg.scripts.reports.curves import CurveFigure, Panel
 from geonpg.scripts.reports.recorded_run import Contender
@@ -21,7 +21,6 @@ from geonpg.scripts.reports.study import Study
 from geonpg.scripts.reports.words import counted
 
 LineStyle = Literal["-", "--", ":", "-."]
-T = TypeVar("T")
 
 LINES: tuple[LineStyle, ...] = ("-", "--", ":", "-.")
 ON_PAGE = (4.4, 3.3)  # inches of a panel that stands alone
@@ -57,11 +56,6 @@ def styles(study: Study) -> dict[Contender, Style]:
         colour = cycled(OTHER_COLOURS, algorithms.index(contender.preset))
         found[contender] = Style(colour, cycled(LINES, settings.index(contender)))
     return found
-
-
-def cycled(choices: Sequence[T], i: int) -> T:
-    """The choice of a number, from the beginning again after the last."""
-    return choices[i % len(choices)]
 
 
 def legend_labels(study: Study, contenders: Sequence[Contender]) -> dict[Contender, str]:

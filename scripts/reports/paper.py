@@ -7,17 +7,15 @@ before a run had ended (docs/paper.md).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from geonpg.scripts.common.artifacts import Table, number
-from geonpg.scripts.common.intervals import Estimate, Needed, student, verdict, welch
+from geonpg.scripts.common.intervals import Estimate, Needed, estimated, student, verdict, welch
 from geonpg.scripts.common.published import PAPER_FINALS, PAPER_TASKS, PUBLISHED_STEPS, paper_points, task_of
 from geonpg.scripts.reports.curves import STEP_UNITS, CurveFigure, Line, Panel, band, singles
 from geonpg.scripts.reports.figures import combined
 from geonpg.scripts.reports.recorded_run import Contender
 from geonpg.scripts.reports.study import SeedGroup, Study
-from geonpg.scripts.reports.words import estimated
 
 FOLDER = "paper"  # of the runs, beside those of other studies
 PRESETS = ("paper", "paper-published")
@@ -143,20 +141,14 @@ def paper_numbers(study: Study) -> dict[str, float | str]:
     for group in paper_groups(study):
         env_id, (preset, method) = group.name
         key = f"{preset}/{env_id}/{method}"
-        found |= {**with_ends(key, student(group.training_finals)), f"{key}/seeds": group.seeds}
+        found |= {**student(group.training_finals).numbers(key), f"{key}/seeds": group.seeds}
     verdicts = []
     for each in orderings(study):
         key = f"{PRESETS[0]}/{each.env_id}/{'_over_'.join(each.methods)}"
         verdicts.append(each.verdict())
-        found |= {**with_ends(key, each.difference()), f"{key}/published": each.published}
+        found |= {**each.difference().numbers(key), f"{key}/published": each.published}
         found[f"{key}/verdict"] = verdicts[-1]
     return found | {f"{PRESETS[0]}/{word}": verdicts.count(word) for word in WORDS.values() if verdicts}
-
-
-def with_ends(key: str, estimate: Estimate) -> dict[str, float]:
-    """An estimate under a key, and the ends of its interval under key/low and key/high, if it has one."""
-    ends = {f"{key}/low": float(estimate.low), f"{key}/high": float(estimate.high)}
-    return {key: float(estimate.value), **(ends if np.isfinite(list(ends.values())).all() else {})}
 
 
 def paper_figure(study: Study) -> Figure:

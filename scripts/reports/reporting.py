@@ -9,13 +9,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from geonpg.errors import require
+from geonpg.errors import Refused, require
 from geonpg.files import write_text
 from geonpg.scripts.branches.analysis import BranchStudy, branch_numbers, branch_tables, read_branches
 from geonpg.scripts.common.artifacts import Table, markdown
 from geonpg.scripts.common.style import FORMATS, write_figure
 from geonpg.scripts.maps.analysis import MapStudy, map_numbers, map_tables, read_map
-from geonpg.scripts.races.analysis import RaceStudy, race_numbers, race_tables, read_races
+from geonpg.scripts.races.analysis import NO_RACES, RaceStudy, race_numbers, race_tables, read_races
 from geonpg.scripts.races.figures import race_figure
 from geonpg.scripts.reports.comparisons import over_reference
 from geonpg.scripts.reports.curves import CurveFigure, curve_figures
@@ -88,9 +88,7 @@ class Report:
             found |= {f"final/{name}": float(group.finals.mean()), f"seeds/{name}": group.seeds}
         found |= {f"kept/{name}": float(shares.min()) for name, shares in kept_shares(self.study).items()}
         for each in over_reference(self.study):
-            estimate, key = each.improvement(), f"improvement/{each.contender}_over_{each.other.method}"
-            ends = {f"{key}/low": float(estimate.low), f"{key}/high": float(estimate.high)}
-            found |= {key: float(estimate.value), **ends}
+            found |= each.improvement().numbers(f"improvement/{each.contender}_over_{each.other.method}")
         beside = branch_numbers(self.branched) | map_numbers(self.mapped) | race_numbers(self.raced)
         return found | large_numbers(self.study) | beside | paper_numbers(self.paper)
 
@@ -114,7 +112,11 @@ def read_report(folder: Path) -> Report:
     study = read_study(folder)
     for sentence in study.left_out:
         print(f"left out: {sentence}", file=sys.stderr)
-    raced = read_races(folder / "race")
+    try:
+        raced = read_races(folder / "race")
+    except Refused as error:
+        print(f"left out: all races: {error}", file=sys.stderr)
+        raced = NO_RACES
     nothing = f"{folder} holds no run with a curve, at <name>/ or <task>/<preset>/<method>/<seed>/"
     require(bool(study.groups or study.unfinished or raced), nothing)
     branched, mapped = read_branches(folder / "branch"), read_map(folder / "large")

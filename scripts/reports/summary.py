@@ -1,10 +1,10 @@
 """The lines at the top of the page: what was run, what it reached, whether geometry helped."""
 
 from geonpg.scripts.branches.analysis import ALL, PRIMARY, REFERENCE, BranchStudy, judged, places
-from geonpg.scripts.common.intervals import COUNT, SEEDS, student
+from geonpg.scripts.common.intervals import COUNT, SEEDS, student, with_interval
 from geonpg.scripts.reports.comparisons import iqm, over_reference, scored
 from geonpg.scripts.reports.study import Study
-from geonpg.scripts.reports.words import counted, steps_range, with_interval
+from geonpg.scripts.reports.words import counted, steps_range
 
 MOST_RESULTS = 4  # in a line
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from geonpg.scripts.common.artifacts import Table, aligned, number
-from geonpg.scripts.common.intervals import COUNT, Array, student
+from geonpg.scripts.common.intervals import COUNT, Array, estimated, student
 from geonpg.scripts.common.published import (
     PAPER_LEVEL,
     PAPER_TASKS,
@@ -20,7 +20,7 @@ from geonpg.scripts.reports.comparisons import Comparison, Pair, iqm, over_other
 from geonpg.scripts.reports.few_updates import large_tables
 from geonpg.scripts.reports.recorded_run import Contender, GroupName
 from geonpg.scripts.reports.study import SeedGroup, Study
-from geonpg.scripts.reports.words import episodes_text, estimated, span, steps_range, steps_text
+from geonpg.scripts.reports.words import episodes_text, span, steps_range, steps_text
 
 INTERVAL = "95 % interval"
 GEOMETRY = "Does geometry help?"

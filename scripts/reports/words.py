@@ -1,14 +1,11 @@
-"""Counts, steps and estimates in words, and the sentences that the page repeats."""
+"""Counts and steps in words, and the sentences that the page repeats."""
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from geonpg.scripts.common.artifacts import aligned
-from geonpg.scripts.common.intervals import COUNT, CURVE_COUNT, SEEDS, Estimate
+from geonpg.scripts.common.intervals import COUNT, CURVE_COUNT, SEEDS
 from geonpg.scripts.reports.recorded_run import RecordedRun
-
-UNKNOWN = "not known"  # the interval of a single run
 
 COMPUTED = (
     "Over several tasks, and along curves, intervals are 95 % percentile intervals of the stratified bootstrap: runs "
@@ -61,18 +58,6 @@ def span(values: Iterable[float]) -> str:
 def counted(thing: str, *counts: int) -> str:
     """How many there are of a thing, such as '1 task', '2 tasks' or '3 to 5 tasks'."""
     return f"{span(counts)} {thing}{'' if set(counts) == {1} else 's'}"
-
-
-def estimated(estimate: Estimate) -> list[str]:
-    """Two cells of a table: the value, and its interval if there is one."""
-    value, low, high = aligned(float(estimate.value), float(estimate.low), float(estimate.high))
-    return [value, f"{low} to {high}" if np.isfinite(estimate.high) else UNKNOWN]
-
-
-def with_interval(estimate: Estimate) -> str:
-    """The value followed by its interval in brackets, if there is one."""
-    value, interval = estimated(estimate)
-    return value if interval == UNKNOWN else f"{value} ({interval})"
 
 
 def episodes_text(runs: Sequence[RecordedRun]) -> str:

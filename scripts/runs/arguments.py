@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geonpg.configs import names
+from geonpg.cores import usable_cores
 from geonpg.scripts.common.parser import Parser, count, seed, up_to
 
 DESCRIPTION = """Train an agent in one run folder: `geonpg train --env Walker2d-v4 --method geo`.
@@ -28,7 +29,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
     parser.add_argument(
         "--seeds", metavar="0-4", help="a run for each of these, 0-4 or 0,2,5, as processes of their own"
     )
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     parser.add_argument("--jobs", type=up_to(1000), help=f"runs of --seeds at a time (default: cores, {cores})")
     parser.add_argument("--steps", type=count, help="environment steps in all")
     parser.add_argument("--n-envs", type=count, help="environments side by side")

@@ -25,6 +25,7 @@ from geonpg.scripts.common.locks import AtWork
 from geonpg.scripts.runs.folder import BEST, CONFIG, FACTS, Evaluation
 
 DEVICES = ("cpu", "cuda")
+KIND = ("cpu family", "model", "CPU implementer", "CPU part")  # of a processor in /proc/cpuinfo: two of x86, two of ARM
 
 
 def versions() -> dict[str, str]:
@@ -44,9 +45,9 @@ def processor() -> str:
             fields = {
                 name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
             }
-            kind = [f"{name.removeprefix('cpu ')} {fields[name]}" for name in ("cpu family", "model") if name in fields]
-            if "model name" in fields:
-                return fields["model name"] + (f" ({', '.join(kind)})" if kind else "")
+            kind = [f"{name.lower().removeprefix('cpu ')} {fields[name]}" for name in KIND if name in fields]
+            name = fields.get("model name", platform.machine())
+            return name + (f" ({', '.join(kind)})" if kind else "")
     return platform.processor() or platform.machine()
 
 

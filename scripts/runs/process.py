@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from geonpg.configs import Settings
+from geonpg.cores import usable_cores
 from geonpg.kfac import ALONE, ProcessGroup, Ranks
 
 
@@ -31,8 +32,8 @@ def is_first() -> bool:
 
 
 def cores() -> int:
-    """Return this process's share of the machine's cores."""
-    return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    """Return this process's share of the cores that it may use."""
+    return max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def keep_memory() -> None:

@@ -16,12 +16,14 @@ import pytest
 from commands import exit_code, refused
 from tiny_races import write_entry
 
+from geonpg.cores import usable_cores
 from geonpg.scripts import race
 from geonpg.scripts.common.locks import locked
 from geonpg.scripts.races import contestants, racing
+from geonpg.scripts.races.contestants import config_of
 from geonpg.scripts.races.course import Entry
 from geonpg.scripts.races.entry import main as race_entry
-from geonpg.scripts.races.rows import is_done, read_facts, read_rows
+from geonpg.scripts.races.rows import is_done, read_facts, read_rows, write_facts
 
 main = partial(exit_code, race.main)
 FLAGS = ("--envs", "InvertedPendulum-v4", "--minutes", "0.02")
@@ -71,7 +73,7 @@ def test_a_race_is_run_once_and_told_of(tmp_path: Path, capsys: pytest.CaptureFi
         assert row.steps > 0
         assert 0 < row.mean <= 1000
         assert read_facts(folder)["torch_threads"] >= 1
-        assert sys.platform != "linux" or 0 <= read_facts(folder)["others"] < (os.cpu_count() or 1)
+        assert sys.platform != "linux" or 0 <= read_facts(folder)["others"] < usable_cores()
     files = {path: path.stat().st_mtime_ns for path in results.rglob("*.csv")}
     assert main(*command) == 0
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*.csv")} == files, "never repeated"
@@ -109,6 +111,34 @@ def test_what_was_left_out_is_counted(tmp_path: Path, capsys: pytest.CaptureFixt
     write_entry(tmp_path, Entry("InvertedPendulum-v4", "trpo", 0, 0.02), {0.02: 1.0}, "another, 64 cores")
     assert main(*FLAGS, "--contestants", "ppo", "--results", tmp_path) == 1
     assert capsys.readouterr().out.endswith(f"0 of 1 entries are done in {tmp_path}, 1 left out\n")
+
+
+def test_what_could_not_be_told_of_is_refused_before_anybody_races(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_entry(tmp_path, Entry("Hopper-v4", "ars", 0, 5.0), {5.0: 3.0})
+    said = refused(capsys, race.main, *FLAGS, "--contestants", "ppo", "--results", tmp_path)
+    assert "unknown contestant 'ars'" in said
+    assert not (tmp_path / "InvertedPendulum-v4").exists()
+
+
+def test_a_race_whose_report_fails_still_says_how_it_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    write_entry(tmp_path, Entry("InvertedPendulum-v4", "ppo", 0, 0.02), {0.02: 3.0})
+    facts = read_facts(tmp_path / "InvertedPendulum-v4/ppo/0.02min/seed-0")
+    write_facts(
+        tmp_path / "InvertedPendulum-v4/ppo/0.02min/seed-0",
+        {**facts, "config": config_of("ppo", "InvertedPendulum-v4")},
+    )
+    monkeypatch.setattr(racing, "write_tables", full)
+    assert main(*FLAGS, "--contestants", "ppo", "--results", tmp_path) == 2
+    out, err = capsys.readouterr()
+    assert "the disk is full" in err
+    assert out == f"1 of 1 entries are done in {tmp_path}\n"
 
 
 def test_an_entry_whose_process_crashed_after_its_end_is_not_raced_again(tmp_path: Path) -> None:

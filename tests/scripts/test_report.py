@@ -15,13 +15,15 @@ import pytest
 from html_pages import Element, read_page
 from matplotlib.image import imread
 from synthetic_studies import HIGH, LOW, write_group, write_run, write_study
-from tiny_races import write_races
+from tiny_races import write_entry, write_races
 
 from geonpg.scripts import report
 from geonpg.scripts.branches.rows import BRANCH_RULES, Branch, write_rows
+from geonpg.scripts.races.course import Entry
 from geonpg.scripts.reports.curves import SETS
 from geonpg.scripts.reports.page import table_html
 from geonpg.scripts.reports.reading import read_study
+from geonpg.scripts.reports.reporting import read_report
 from geonpg.scripts.reports.sections import CAPTIONS
 from geonpg.scripts.reports.tables import report_tables
 
@@ -107,6 +109,15 @@ def test_json_is_flat_and_right(outcome: Outcome) -> None:
     mid = [numbers[f"improvement/default/mid_over_ng{end}"] for end in ("/low", "", "/high")]
     assert mid[0] < mid[1] == 0.5 < mid[2]
     assert all(isinstance(value, int | float) for value in numbers.values())
+
+
+def test_races_that_cannot_be_read_leave_the_rest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_group(tmp_path / "study/Hopper-v4/default/geo", [1.0, 2.0])
+    write_entry(tmp_path / "race", Entry("Hopper-v4", "ars", 0, 5.0), {5.0: 3.0})
+    found = read_report(tmp_path)
+    assert len(found.study.groups) == 1
+    assert not found.raced
+    assert "left out: all races: " in capsys.readouterr().err
 
 
 def test_what_is_left_out_is_named(outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ from geonpg.scripts.common.intervals import (
     Needed,
     Statistic,
     bootstrap,
+    estimated,
     improvement,
     interquartile_mean,
     mean,
@@ -23,6 +24,7 @@ from geonpg.scripts.common.intervals import (
     student,
     verdict,
     welch,
+    with_interval,
 )
 
 Array = NDArray[np.float64]
@@ -241,3 +243,16 @@ def test_pooled_intervals_hold_the_truth_as_often_as_they_say() -> None:
     found = [pooled_student([rng.normal(0, s, 5) for s in (1, 2, 4)]) for _ in range(2000)]
     held = np.mean([each.low <= 0 <= each.high for each in found])
     assert 0.93 < held < 0.97
+
+
+def test_an_interval_that_is_not_known_is_not_shown() -> None:
+    value, inf = np.array(3.14159), np.array(np.inf)
+    assert estimated(Estimate(value, -inf, inf)) == ["3.14", "not known"]
+    assert with_interval(Estimate(value, -inf, inf)) == "3.14"
+    assert with_interval(Estimate(value, value - 1, value + 100)) == "3 (2 to 103)"
+
+
+def test_an_estimate_is_told_under_keys_with_its_ends_if_it_has_any() -> None:
+    value, inf = np.array(3.0), np.array(np.inf)
+    assert Estimate(value, value - 1, value + 2).numbers("key") == {"key": 3.0, "key/low": 2.0, "key/high": 5.0}
+    assert Estimate(value, -inf, inf).numbers("key") == {"key": 3.0}

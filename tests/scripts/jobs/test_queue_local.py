@@ -84,7 +84,11 @@ def test_a_failure_is_tried_again_once_then_reported() -> None:
     finish(queue)
     assert desk.done == ["recovers", "fine"]
     assert desk.started == [name for name in ("fails", "recovers", "killed", "silent") for _ in range(2)] + ["fine"]
-    assert queue.failed == {"fails": "the last word", "killed": "killed by signal 9", "silent": "exit code 3"}
+    assert queue.failed == {
+        "fails": "the last word",
+        "killed": "killed by signal 9, after: a warning",
+        "silent": "exit code 3",
+    }
 
 
 def test_one_that_hangs_is_killed_and_the_others_go_on() -> None:
@@ -94,7 +98,18 @@ def test_one_that_hangs_is_killed_and_the_others_go_on() -> None:
     finish(queue)
     assert desk.started == ["hangs", "hangs", "fine"]
     assert desk.done == ["fine"]
-    assert "had not ended" in queue.failed["hangs"]
+    assert "nothing was heard of it" in queue.failed["hangs"]
+
+
+def test_one_that_gives_signs_of_life_does_not_hang(tmp_path: Path) -> None:
+    """It takes several times the limit."""
+    desk, sign = Desk(), tmp_path / "sign"
+    lives = "import pathlib, sys, time\nfor _ in range(30): pathlib.Path(sys.argv[1]).touch(); time.sleep(0.1)"
+    item = replace(desk.item("lives", lives, arguments=[str(sign)]), limit=1.5, sign=sign)
+    queue = LocalQueue([item, replace(item, name="silent", sign=tmp_path / "nothing")], 2)
+    finish(queue)
+    assert desk.done == ["lives"]
+    assert "nothing was heard of it" in queue.failed["silent"]
 
 
 def test_one_that_was_stopped_and_saved_has_not_failed() -> None:

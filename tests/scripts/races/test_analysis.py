@@ -11,7 +11,7 @@ from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.intervals import student
 from geonpg.scripts.races.analysis import RaceStudy, race_numbers, race_tables, read_races
 from geonpg.scripts.races.course import Entry
-from geonpg.scripts.races.rows import read_facts, write_facts
+from geonpg.scripts.races.rows import FACTS, read_facts, write_facts
 
 
 @pytest.fixture
@@ -138,13 +138,13 @@ def test_remarks_tell_which_task_was_raced_where(tmp_path: Path) -> None:
     assert read_races(tmp_path).remarks == ["Machines: Ant-v4, Hopper-v4 on A; Ant-v4 on B."]
     write_entry(tmp_path, Entry("Ant-v4", "sac", 0, 5.0), {5.0: 3.0}, "A")
     mixed = read_races(tmp_path)
-    assert mixed.remarks[1:] == ["Raced on several, so that nobody can be compared: Ant-v4 (5 minutes)."]
+    assert mixed.remarks[1:] == ["Raced on several, so that nobody can be compared, and left out: Ant-v4 (5 minutes)."]
     leaders = {(race.env_id, race.minutes): race.first(5.0) for race in mixed.races}
     assert leaders == {
-        ("Ant-v4", 5.0): [],
         ("Ant-v4", 10.0): ["ppo"],
         ("Hopper-v4", 5.0): ["ppo", "sac"],
     }
+    assert "race/Ant-v4/sac/5" not in race_numbers(mixed)
 
 
 def test_a_contestant_of_another_version_is_named(tmp_path: Path) -> None:
@@ -158,6 +158,21 @@ def test_a_copy_of_an_entry_is_no_further_seed(tmp_path: Path) -> None:
     shutil.copytree(folder, folder.with_name("seed-0.old"))
     with pytest.raises(Refused, match="of the same seed as another entry"):
         read_races(tmp_path)
+
+
+def test_an_entry_that_has_lost_its_facts_is_named(tmp_path: Path) -> None:
+    folder = write_entry(tmp_path, Entry("Hopper-v4", "ppo", 0, 5.0), {5.0: 4.0})
+    (folder / FACTS).unlink()
+    assert read_races(tmp_path).remarks == ["Not ended, and not counted: Hopper-v4/ppo/5min/seed-0."]
+
+
+def test_tasks_that_were_evaluated_after_other_minutes_share_a_table(tmp_path: Path) -> None:
+    write_entry(tmp_path, Entry("Ant-v4", "ppo", 0, 5.0), {1.0: 3.0, 5.0: 4.0})
+    write_entry(tmp_path, Entry("Hopper-v4", "ppo", 0, 5.0), {2.0: 6.0, 5.0: 7.0})
+    (table,) = race_tables(read_races(tmp_path))
+    assert list(table.columns) == ["task", "contestant", "1 min", "2 min", "5 min", "first at", "steps", "seeds"]
+    shown = [[column(table, name, env_id) for name in table.columns[2:6]] for env_id in ("Ant-v4", "Hopper-v4")]
+    assert shown == [["3.00", "", "4.00", "1, 5"], ["", "6.00", "7.00", "2, 5"]]
 
 
 def test_where_nobody_reached_anything_there_is_no_table_of_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from geonpg.scripts import race
 from geonpg.scripts.races import contestants
 from geonpg.scripts.races.contestants import CONTESTANTS, RLTOOLS, config_of
 from geonpg.scripts.races.course import Entry, check_recorded, entries_of, groups_of, on_this_machine
-from geonpg.scripts.races.rows import Row, begin, machine, write_rows
+from geonpg.scripts.races.rows import Row, begin, machine, read_facts, write_facts, write_rows
 
 ROOT = Path(__file__).resolve().parents[3]
 GROUP = {"contestants": ["geonpg", "ppo"], "envs": ["Hopper-v4"], "seeds": [0], "minutes": 5}
@@ -118,6 +118,17 @@ def test_an_entry_with_other_settings_is_refused(tmp_path: Path) -> None:
             check_recorded(entry, tmp_path)
     with pytest.raises(Refused, match=r"made with other settings, gamma \(0.5 and 0.995\): move it away"):
         check_recorded(entry, tmp_path)
+
+
+def test_tasks_whose_ids_share_a_folder_are_told_apart(tmp_path: Path) -> None:
+    """`my/Own-v0` and `my-Own-v0`: neither is taken for the other."""
+    with_slash, with_dash = (Entry(env_id, "sac", 0, 5.0) for env_id in ("my/Own-v0", "my-Own-v0"))
+    assert with_slash.name == with_dash.name
+    folder = write_entry(tmp_path, with_slash, {5.0: 1.0})
+    write_facts(folder, {**read_facts(folder), "config": config_of("sac", "my/Own-v0")})
+    check_recorded(with_slash, tmp_path)
+    with pytest.raises(Refused, match=r"made with other settings, env \('my/Own-v0' and 'my-Own-v0'\)"):
+        check_recorded(with_dash, tmp_path)
 
 
 def test_the_rest_of_a_race_that_was_begun_on_another_machine_is_left_out(

@@ -7,6 +7,7 @@ import pytest
 from drawn_figures import has_overlapping_ticks
 from tiny_races import write_entry, write_races
 
+from geonpg.scripts.races import figures
 from geonpg.scripts.races.analysis import read_races
 from geonpg.scripts.races.contestants import CONTESTANTS
 from geonpg.scripts.races.course import Entry
@@ -45,6 +46,14 @@ def test_minutes_side_by_side_do_not_run_into_each_other(minutes: float, tmp_pat
     for env_id in ("Ant-v4", "HalfCheetah-v4", "Hopper-v4", "Walker2d-v4"):
         write_entry(tmp_path, Entry(env_id, "ppo", 0, minutes), {0.1: 1.0, minutes: 2.0})
     assert not has_overlapping_ticks(race_figure(read_races(tmp_path)))
+
+
+def test_a_contestant_more_has_a_look_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CONTRIBUTING.md says how one is added; more than there are colours share them, with another marker."""
+    monkeypatch.setattr(figures, "CONTESTANTS", {**CONTESTANTS, **dict.fromkeys("abc", ())})
+    looks = figures.styles()
+    assert len(looks) == len(CONTESTANTS) + 3
+    assert len({(look["color"], look["marker"]) for look in looks.values()}) == len(looks)
 
 
 def test_everyone_looks_different() -> None:

@@ -72,6 +72,44 @@ def test_where_it_is_not_installed_its_process_says_so(tmp_path: Path) -> None:
         RLtools("HalfCheetah-v4", str(tmp_path))
 
 
+# RLtools as far as an environment that fails while it trains meets it.
+FAILING = """
+class PPO:
+    def __init__(self, make, interface_name="", enable_evaluation=True, TOTAL_STEP_LIMIT=1, N_ENVIRONMENTS=1,
+                 ON_POLICY_RUNNER_STEPS_PER_ENV=1):
+        self.make = make
+    def State(self, seed):
+        self.env = self.make()
+        return self
+    def step(self):
+        self.env.step(self.env.action_space.sample())
+"""
+BROKEN = """
+import gymnasium
+class Broken(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Box(-1, 1, (1,))
+    def reset(self, *, seed=None, options=None):
+        return self.observation_space.sample(), {}
+    def step(self, action):
+        raise OSError("it burns")
+gymnasium.register("Broken-v0", Broken)
+"""
+
+
+def test_what_its_environment_raises_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rltools.py").write_text(FAILING)
+    (tmp_path / "broken_steps.py").write_text(BROKEN)
+    for project in ("mkl", "mkl_include"):
+        (tmp_path / f"{project}-1.dist-info").mkdir()
+        (tmp_path / f"{project}-1.dist-info/METADATA").write_text(f"Name: {project}\nVersion: 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    process = RLtools("broken_steps:Broken-v0", str(tmp_path))
+    process.begin()
+    with pytest.raises(NotStarted, match="OSError: it burns"):
+        process.train(1)
+    process.close()
+
+
 @pytest.mark.skipif(find_spec("rltools") is None, reason="it is not installed")
 def test_its_policy_is_evaluated_deterministically_where_it_is_installed() -> None:
     """On actions from -3 to 3; slow: its loop is compiled."""

@@ -8,7 +8,7 @@ from tiny_races import write_entry
 
 from geonpg.errors import Refused
 from geonpg.scripts.races.course import Entry
-from geonpg.scripts.races.rows import FACTS, ROWS, begin, is_done, read_facts, read_rows, write_facts
+from geonpg.scripts.races.rows import FACTS, ROWS, begin, entry_folders, is_done, read_facts, read_rows, write_facts
 
 ENTRY = Entry("Hopper-v4", "sac", 3, 2.0)
 
@@ -29,6 +29,21 @@ def test_an_entry_that_was_interrupted_begins_without_its_rows(tmp_path: Path) -
     assert read_rows(folder) == []
     assert not is_done(folder)
     assert not is_done(tmp_path / "nowhere")
+
+
+def test_an_entry_that_has_lost_a_file_is_found_and_not_done(tmp_path: Path) -> None:
+    for lost, seed in ((FACTS, 0), (ROWS, 1)):
+        folder = write_entry(tmp_path, Entry("Hopper-v4", "sac", seed, 2.0), {2.0: 1.0})
+        (folder / lost).unlink()
+        assert not is_done(folder)
+        assert folder in entry_folders(tmp_path)
+
+
+@pytest.mark.parametrize("mean", [float("nan"), float("inf")])
+def test_a_return_that_is_not_finite_is_refused(mean: float, tmp_path: Path) -> None:
+    folder = write_entry(tmp_path, ENTRY, {1.0: mean, 2.0: 1.0})
+    with pytest.raises(Refused, match=r"rows.csv is damaged: a number is not finite; move it away"):
+        read_rows(folder)
 
 
 @pytest.mark.parametrize(

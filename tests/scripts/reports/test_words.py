@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from geonpg.scripts.common.intervals import Estimate
-from geonpg.scripts.reports.words import counted, estimated, steps_range, steps_text, with_interval
+from geonpg.scripts.reports.words import counted, steps_range, steps_text
 
 
 def test_one_task_is_one_task() -> None:
@@ -20,10 +19,3 @@ def test_steps(steps: float, text: str) -> None:
 
 def test_a_range_of_steps() -> None:
     assert steps_range([1e6, 3e4, 5e5]) == "30 k to 1.00 M"
-
-
-def test_an_interval_that_is_not_known_is_not_shown() -> None:
-    value, inf = np.array(3.14159), np.array(np.inf)
-    assert estimated(Estimate(value, -inf, inf)) == ["3.14", "not known"]
-    assert with_interval(Estimate(value, -inf, inf)) == "3.14"
-    assert with_interval(Estimate(value, value - 1, value + 100)) == "3 (2 to 103)"

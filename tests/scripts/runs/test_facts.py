@@ -2,6 +2,7 @@
 
 import json
 import logging
+import platform
 import sys
 from pathlib import Path
 from typing import Any
@@ -96,12 +97,17 @@ def test_processors_of_one_name_and_several_kinds_are_told_apart(monkeypatch: py
     assert processor() == "AMD EPYC (family 26, model 2)"
     monkeypatch.setattr(Path, "read_text", lambda *_, **__: "processor\t: 0\nmodel name\t: a slow one\n")
     assert processor() == "a slow one"
+    arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: arm)
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert processor() == "aarch64 (implementer 0x41, part 0xd4f)"
 
 
 def test_where_the_processor_is_hidden_there_is_another_name_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def hidden(*_: object, **__: object) -> str:
         raise PermissionError("hidden")
 
+    monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(Path, "read_text", hidden)
     assert processor() != ""
 
