@@ -8,10 +8,10 @@ from geonpg.scripts.common.artifacts import Table, aligned, number
 from geonpg.scripts.common.intervals import COUNT, Array, estimated, student
 from geonpg.scripts.common.published import (
     PAPER_LEVEL,
-    PAPER_TASKS,
     PUBLISHED,
     PUBLISHED_STEPS,
     RANDOM_LEVEL,
+    TASKS,
     is_anchored,
     kept,
     task_of,
@@ -147,21 +147,21 @@ def level_table(study: Study) -> Table:
 
 def published_table(study: Study) -> Table:
     """Ours in both metrics, then the literature."""
-    versions = sorted({env_id.rpartition("-")[2] for env_id in study.env_ids if is_anchored(env_id)})
+    versions = sorted({env_id.rpartition("-")[2] for env_id in study.env_ids if task_of(env_id) in TASKS})
     rows = [row for each in study.contenders for version in versions for row in our_rows(study, each, version)]
     if rows:
         rows += [[p.method, p.source, p.metric, p.seeds, steps_text(PUBLISHED_STEPS), *p.returns] for p in PUBLISHED]
-    columns = ("method", "source", "metric", "seeds", "steps", *PAPER_TASKS)
+    columns = ("method", "source", "metric", "seeds", "steps", *TASKS)
     note = (
         "TRN: return of stochastic training episodes. FIN: final evaluation. MAX: best over time of the mean over "
-        "seeds, which flatters. ± is the standard deviation over seeds."
+        "seeds, which flatters (rlfromscratch: mean of the five best). ± is the standard deviation over seeds."
     )
     return Table("published", "Published results", columns, rows, note)
 
 
 def our_rows(study: Study, contender: Contender, version: str) -> list[list[str]]:
     """One row per metric, if there is anything to show."""
-    named = [study.groups_of(contender).get(f"{task}-{version}") for task in PAPER_TASKS]
+    named = [study.groups_of(contender).get(f"{task}-{version}") for task in TASKS]
     groups = [group for group in named if group]
     if not groups:
         return []
