@@ -14,7 +14,7 @@ from geonpg.errors import known, require
 from geonpg.scripts.common.artifacts import Table
 from geonpg.scripts.common.intervals import Array, Estimate, steps_to, student, with_interval
 from geonpg.scripts.races.contestants import CONTESTANTS
-from geonpg.scripts.races.rows import FACTS, Row, entry_folders, is_done, read_facts, read_rows
+from geonpg.scripts.races.rows import FACTS, Row, entry_folders, machines_by_race, read_finished
 
 MAIN_MINUTES = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # columns of the tables, beside a race's end
 # Returns that the minutes to are told of; on other tasks, round numbers between the worst and the best that was seen.
@@ -115,10 +115,11 @@ def read_races(folder: Path) -> RaceStudy:
     made: dict[tuple[str, float, str, int], Mapping[str, Any]] = {}  # what each was made with
     unfinished = []
     for entry in entry_folders(folder):
-        if not is_done(entry):
+        finished = read_finished(entry)
+        if finished is None:
             unfinished.append(str(entry.relative_to(folder)))
             continue
-        facts, rows = read_facts(entry), read_rows(entry)
+        facts, rows = finished
         with blaming(str(entry / FACTS)):
             known("contestant", facts["contestant"], CONTESTANTS)
         race = found.setdefault((facts["env"], float(facts["minutes"])), {})
@@ -170,10 +171,7 @@ def remarks_on_machines(made: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def mixed_races(made: Iterable[Mapping[str, Any]]) -> set[tuple[str, float]]:
     """Races, by task and minutes, whose entries were not all made on one machine."""
-    machines: dict[tuple[str, float], set[str]] = {}
-    for facts in made:
-        machines.setdefault((facts["env"], float(facts["minutes"])), set()).add(facts["machine"])
-    return {race for race, found in machines.items() if len(found) > 1}
+    return {race for race, machines in machines_by_race(made).items() if len(machines) > 1}
 
 
 def in_order(entries: Mapping[str, list[list[Row]]]) -> dict[str, list[list[Row]]]:

@@ -22,7 +22,7 @@ from geonpg.scripts.common.artifacts import file_name
 from geonpg.scripts.common.pin import first_difference, require_pinned
 from geonpg.scripts.jobs.matrix import Group, read_groups, seeds_from, seeds_of, texts
 from geonpg.scripts.races.contestants import CONTESTANTS, config_of, missing, unfit
-from geonpg.scripts.races.rows import entry_folders, is_done, machine, read_facts
+from geonpg.scripts.races.rows import entry_folders, is_done, machine, machines_by_race, read_finished
 from geonpg.scripts.runs.building import RAW, make_env
 from geonpg.scripts.runs.trust import check_import
 
@@ -131,8 +131,8 @@ def told_of(env_id: str, reason: str) -> str:
 def check_recorded(entry: Entry, root: Path) -> None:
     """Refuse a folder that holds another finished entry; one that was interrupted begins anew anyway."""
     folder = root / entry.name
-    if is_done(folder):
-        facts = read_facts(folder)
+    if finished := read_finished(folder):
+        facts, _ = finished
         there: Mapping[str, Any] = {**facts["config"], "env": facts["env"]}  # ids with a slash or a dash share a folder
         asked = {**config_of(entry.contestant, entry.env_id), "env": entry.env_id}
         plain = {key: list(value) if isinstance(value, tuple) else value for key, value in asked.items()}
@@ -145,20 +145,11 @@ def on_this_machine(entries: Sequence[Entry], root: Path) -> list[Entry]:
     What a minute is worth differs from machine to machine, so nobody could be compared.
     """
     here = machine()
-    begun = {race: machines - {here} for race, machines in machines_begun_on(root).items()}
+    finished = filter(None, map(read_finished, entry_folders(root)))  # asked for now or not
+    begun = {race: machines - {here} for race, machines in machines_by_race(facts for facts, _ in finished).items()}
     left_out = {entry for entry in entries if begun.get(entry.race) and not is_done(root / entry.name)}
     for env_id, minutes in dict.fromkeys(entry.race for entry in entries if entry in left_out):
         where = f"it was begun on {' and '.join(sorted(begun[env_id, minutes]))}, and this is {here}"
         how = "choose other --results to race it here from the beginning"
         print(f"the rest of {env_id}, {minutes:g} minutes, is left out: {where}; {how}", file=sys.stderr)
     return [entry for entry in entries if entry not in left_out]
-
-
-def machines_begun_on(root: Path) -> dict[tuple[str, float], set[str]]:
-    """Return the machines on which entries have ended, asked for now or not, by the race that they are of."""
-    found: dict[tuple[str, float], set[str]] = {}
-    for folder in entry_folders(root):
-        if is_done(folder):
-            facts = read_facts(folder)
-            found.setdefault((facts["env"], float(facts["minutes"])), set()).add(facts["machine"])
-    return found

@@ -1,7 +1,7 @@
 """The folder of an entry, one contestant on one task with one seed: `rows.csv`, and `race.json` beside it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -81,7 +81,23 @@ def read_facts(folder: Path) -> dict[str, Any]:
     return dict(facts)
 
 
-def is_done(folder: Path) -> bool:
-    """Return whether an entry has come to its end; one that has lost its facts has not."""
+def read_finished(folder: Path) -> tuple[dict[str, Any], list[Row]] | None:
+    """Read the facts and the rows of an entry, unless it has not come to its end, or has lost its facts."""
     rows = read_rows(folder)
-    return bool(rows) and (folder / FACTS).exists() and rows[-1].minute == read_facts(folder)["minutes"]
+    if not rows or not (folder / FACTS).exists():
+        return None
+    facts = read_facts(folder)
+    return (facts, rows) if rows[-1].minute == facts["minutes"] else None
+
+
+def is_done(folder: Path) -> bool:
+    """Return whether an entry has come to its end."""
+    return read_finished(folder) is not None
+
+
+def machines_by_race(made: Iterable[Mapping[str, Any]]) -> dict[tuple[str, float], set[str]]:
+    """Return the machines that entries with these facts were made on, by the task and the minutes of their race."""
+    found: dict[tuple[str, float], set[str]] = {}
+    for facts in made:
+        found.setdefault((facts["env"], float(facts["minutes"])), set()).add(facts["machine"])
+    return found
