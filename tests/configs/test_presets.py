@@ -82,6 +82,12 @@ def test_the_paper_as_published_differs_by_the_calibration_alone() -> None:
     assert paper.advantage_floor == 0  # ours, for scaled rewards
 
 
+def test_large_leaves_out_what_default_does_for_small_updates() -> None:
+    elsewhere = load("large", "Ant-v4")
+    assert load("large", "Humanoid-v4") == elsewhere
+    assert {load("large", f"{task}-v4").log_std_init for task in ("Hopper", "Swimmer")} == {elsewhere.log_std_init}
+
+
 def test_later_layers_win(tmp_path: Path) -> None:
     """Schema, what is extended with its tasks, the file, its task in any version, this version, overrides."""
     write(tmp_path / "base.toml", "n_envs = 2\nn_steps = 2\nframes = 2\n[task.Ant]\nn_steps = 3\nframes = 3")
