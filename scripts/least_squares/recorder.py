@@ -51,8 +51,9 @@ class Recorder:
     def note(self, loss: float) -> None:
         """Add a loss that was computed; a worse one than before counts as work only."""
         self.best = min(self.best, loss if math.isfinite(loss) else math.inf)
-        self.points.append(Point(self.jacobians, self.seconds, self.best))
-        spent = self.jacobians >= self.budget.jacobians and self.seconds >= self.budget.seconds
+        now = Point(self.jacobians, self.seconds, self.best)
+        self.points.append(now)
+        spent = now.jacobians >= self.budget.jacobians and now.seconds >= self.budget.seconds
         if spent or self.best <= self.budget.target:
             raise Spent
 

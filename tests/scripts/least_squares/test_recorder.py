@@ -52,3 +52,14 @@ def test_measuring_does_not_count_as_work() -> None:
         work(0.2)
     record.note(1.0)
     assert 0.02 <= record.points[0].seconds < 0.15
+
+
+def test_the_time_that_ends_a_run_is_the_last_point_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that is read twice may pass the budget in between."""
+    clock = iter([0.0, 0.999, 1.001])
+    monkeypatch.setattr(time, "process_time", lambda: next(clock))
+    record = Recorder(Budget(seconds=1.0))
+    record.note(2.0)
+    with pytest.raises(Spent):
+        record.note(1.0)
+    assert [point.seconds for point in record.points] == [0.999, 1.001]
